@@ -43,6 +43,8 @@ WARNINGS: dict[str, str] = {
     "tied-parameters-parted": "parameters that were one when the model was first called are not "
     "any more: one of them was replaced",
     "input-not-read": "no operator reads an input that the model is called with",
+    "clipped-apart": "each rank scales its part of a sharded model's gradients by a number of its "
+    "own: clipped by the norm of one rank's shards, which is not that of the gradient",
     "replicas-apart": "ranks that begin with the same parameters train each by itself: the model "
     "is called around its wrapper, or its parameters were replaced under it",
 }

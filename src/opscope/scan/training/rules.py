@@ -17,6 +17,7 @@ from opscope.questions.findings import Accusation
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import key
 from opscope.scan.training.carried_gradients import carried_gradients
+from opscope.scan.training.clipped_apart import clipped_apart
 from opscope.scan.training.eval_mode import eval_mode
 from opscope.scan.training.lost_updates import lost_updates
 from opscope.scan.training.repeated_data import repeated_data
@@ -39,6 +40,7 @@ RULES: tuple[Callable[[Story], Iterator[Note]], ...] = (
     untrained,
     unread_inputs,
     replicas_apart,
+    clipped_apart,
 )
 
 
