@@ -178,6 +178,20 @@ def _keys(pairs: Iterable[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.int64
     return np.unique(np.array([key(process, index) for process, index in pairs], dtype=np.int64))
 
 
+def place_of(call: Call) -> dict[str, Any]:
+    """The fields of a finding that say at which call it stands."""
+    return {
+        "rank": call.rank,
+        "step": call.step,
+        "index": call.index,
+        "call": call.name,
+        "op": call.op,
+        "phase": call.phase,
+        "module": call.module,
+        "source": call.source,
+    }
+
+
 def _finding(one: Accusation, call: Call, tensors: list[Tensor], partners: Whole) -> Finding:
     inputs = [tensor for tensor in tensors if tensor.io == "input"]
     outputs = [tensor for tensor in tensors if tensor.io == "output"]
@@ -185,16 +199,10 @@ def _finding(one: Accusation, call: Call, tensors: list[Tensor], partners: Whole
     partner = (
         None if call.forward_index is None else partners.get(key(call.process, call.forward_index))
     )
+    better = {"op": one.inside, "module": one.module, "source": one.source}
     return Finding(
         kind=one.kind,
-        rank=call.rank,
-        step=call.step,
-        index=call.index,
-        call=call.name,
-        op=one.inside or call.op,
-        phase=call.phase,
-        module=one.module or call.module,
-        source=one.source or call.source,
+        **(place_of(call) | {name: value for name, value in better.items() if value}),
         forward=one.forward
         if partner is None
         else Forward(call=partner[0].name, op=partner[0].op, source=partner[0].source),

@@ -121,8 +121,9 @@ class Session:
 
     def _facts(self, recorder: Recorder) -> dict[str, Any]:
         """What process.json says of the whole recording."""
+        beneath = _beneath(recorder)
         return {
-            "overhead": self._overhead(recorder),
+            "overhead": self._overhead(recorder, beneath),
             "hidden_calls": max(captured_calls() - self._captured, 0),
             "steps": recorder.book.step + recorder.steps.begun,
             "skipped_steps": tuple(self.skipped),
@@ -131,15 +132,15 @@ class Session:
             if self._missed
             else None,
             "torch": self._about(recorder, settings=recorder.book.step == 0),
-            **_beneath(recorder),
+            **beneath,
         }
 
-    def _overhead(self, recorder: Recorder) -> float | None:
+    def _overhead(self, recorder: Recorder, beneath: Mapping[str, Any]) -> float | None:
         """Time since the beginning beside that without the recorder's own work, and that of
-        checks.
+        checks, which beneath tells.
         """
         wall = time.perf_counter() - self._started
-        checks = _beneath(recorder).get("checked", {}).get("seconds", 0.0)
+        checks = beneath.get("checked", {}).get("seconds", 0.0)
         watching = recorder.book.watching + checks
         return round(wall / max(wall - watching, 1e-9), 4) if 0 < watching < wall else None
 
@@ -260,7 +261,8 @@ class Session:
         # since it may be killed before it ends.
         if ended & (ended - 1) == 0:
             about = self._about(recorder, settings=ended == 0)
-            self.writer.update(torch=about, overhead=self._overhead(recorder))
+            overhead = self._overhead(recorder, _beneath(recorder))
+            self.writer.update(torch=about, overhead=overhead)
         book.next_step()
         if finding and self.config.on_overflow == "stop":
             self._stop_program(1)

@@ -22,6 +22,7 @@ import msgspec
 
 from opscope.errors import FormatError, UsageError
 from opscope.formats.registry import open_run
+from opscope.questions.findings import place_of
 from opscope.replay.signatures import spoken_for
 from opscope.replay.stale import stale
 from opscope.repro.answering import AnsweringProcess, ending
@@ -461,14 +462,7 @@ def finding_of(run: Run, line: Line) -> Finding:
     }
     return Finding(
         kind="replay-mismatch" if wrong else "nondeterminism",
-        rank=row.rank,
-        step=row.step,
-        index=row.index,
-        call=row.name,
-        op=row.op,
-        phase=row.phase,
-        module=row.module,
-        source=row.source,
+        **place_of(row),
         reasons=tuple(filter(None, reasons)),
         confidence="proven" if not wrong or line.against == RECORDED else "likely",
         evidence=(msgspec.to_builtins(msgspec.structs.replace(line, metrics=())),),

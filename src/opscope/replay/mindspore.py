@@ -27,7 +27,7 @@ from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, gravest, ju
 from opscope.judge.terms import terms_of
 from opscope.operators.catalogue import traits_of
 from opscope.repro.case import FILE, encode_case
-from opscope.repro.form_mindspore import FORM, definition_of, updated
+from opscope.repro.form_mindspore import FORM, definition_of, made_again, updated
 from opscope.repro.tensorfile import write_tensors
 from opscope.repro.worker import SCRIPTS, Trial, Worker
 from opscope.repro.write import INPUTS, SCRIPT
@@ -100,7 +100,7 @@ class MindSporeReplayer:
         UnavailableError say why there is none.
         """
         start = time.perf_counter()
-        material = FORM.build(self.run, call)
+        material = made_again(self.run, call)
         values = filled_by(material)
         if values == "synthesised" and not synthesise:
             raise UsageError(

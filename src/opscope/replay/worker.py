@@ -22,6 +22,7 @@ from opscope.errors import OpscopeError, UnavailableError
 from opscope.replay.calls import again, call_at
 from opscope.replay.kernels import Kernels
 from opscope.replay.mindspore import NEEDED, MindSporeReplayer
+from opscope.repro.form_mindspore import made_again
 from opscope.repro.forms import form_of
 from opscope.run.query import Often, sql
 
@@ -84,7 +85,7 @@ class Replayer:
         try:
             if self.mindspore is not None:
                 return self.mindspore.replay(call, synthesise=self.synthesise)
-            form.build(self.run, call)
+            made_again(self.run, call)
         except FAILURES as error:
             return {"reason": told(error)}
         found = self._by_torch(call)

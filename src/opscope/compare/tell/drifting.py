@@ -22,7 +22,7 @@ from opscope.compare.verdict.drift import (
     strayed,
     written,
 )
-from opscope.questions.findings import slot_of
+from opscope.questions.findings import place_of, slot_of
 from opscope.run.finding import Document, Finding
 
 if TYPE_CHECKING:
@@ -130,14 +130,7 @@ def _finding(pairing: Pairing, found: Drift, runs: tuple[Written, Written]) -> F
     )
     return Finding(
         kind="drift",
-        rank=call.rank,
-        step=call.step,
-        index=call.index,
-        call=call.name,
-        op=call.op,
-        phase=call.phase,
-        module=call.module,
-        source=call.source,
+        **place_of(call),
         reasons=(reached, there, f"furthest beyond the noise: {names}"),
         confidence="suspected",
         evidence=({"side": "target", "parameters": [tensors[row].tensor_name for row, _ in most]},),

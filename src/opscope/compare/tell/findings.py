@@ -33,7 +33,7 @@ from opscope.compare.tell.lines import lines_of
 from opscope.compare.verdict.error_analysis import bound_of
 from opscope.judge.agreement import AGREE
 from opscope.operators.catalogue import traits_of
-from opscope.questions.findings import slot_of
+from opscope.questions.findings import place_of, slot_of
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import open_tables
 from opscope.run.finding import Finding, Forward, Slot
@@ -283,14 +283,7 @@ class _Book:
         )
         return Finding(
             kind=rest["kind"],
-            rank=call.rank,
-            step=call.step,
-            index=call.index,
-            call=call.name,
-            op=call.op,
-            phase=call.phase,
-            module=call.module,
-            source=call.source,
+            **place_of(call),
             forward=None
             if forward is None
             else Forward(call=forward.name, op=forward.op, source=forward.source),

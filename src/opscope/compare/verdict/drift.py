@@ -52,14 +52,12 @@ class Written(msgspec.Struct, frozen=True):
 class Drift(msgspec.Struct, frozen=True):
     """By step that all three runs have: the distances from golden of target and noise run.
 
-    leaves is the place of the first step beyond the noise, or NONE. alike: the noise run is golden
-    itself, or nearly, and tells nothing of roundings.
+    alike: the noise run is golden itself, or nearly, and tells nothing of roundings.
     """
 
     steps: NDArray[np.int64]
     target: NDArray[np.float64]
     noise: NDArray[np.float64]
-    leaves: int = NONE
     alike: bool = False
 
     @property
@@ -76,6 +74,12 @@ class Drift(msgspec.Struct, frozen=True):
     def judged(self) -> int:
         """Steps, from the first on, in which the noise run is still the same training as golden."""
         return int(np.count_nonzero(self.envelope < APART))
+
+    @property
+    def leaves(self) -> int:
+        """The place of the first step beyond the noise, or NONE."""
+        far = np.flatnonzero(lasting(self.ratio[: self.judged]) > FACTOR)
+        return int(far[0]) if len(far) and not self.alike else NONE
 
     def noise_at(self, step: int) -> float:
         """How far rounding took the noise run in a step, over all its parameters; 0 where it wrote
@@ -109,14 +113,10 @@ def written(pairing: Pairing) -> Written:
 
 
 def drift(target: Written, noise: Written) -> Drift:
-    """The distances of both from golden, and where the target leaves the noise."""
+    """The distances of both from golden, in the steps that both have."""
     steps = np.intersect1d(target.step, noise.step)
-    curves = [_by_step(one, steps) for one in (target, noise)]
-    found = Drift(steps, curves[0], curves[1])
-    if np.count_nonzero(noise.error) < SHARE * len(noise.error):
-        return msgspec.structs.replace(found, alike=True)
-    far = np.flatnonzero(lasting(found.ratio[: found.judged]) > FACTOR)
-    return msgspec.structs.replace(found, leaves=int(far[0])) if len(far) else found
+    alike = np.count_nonzero(noise.error) < SHARE * len(noise.error)
+    return Drift(steps, _by_step(target, steps), _by_step(noise, steps), alike=bool(alike))
 
 
 def lasting(ratio: NDArray[np.float64]) -> NDArray[np.float64]:

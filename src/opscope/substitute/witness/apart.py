@@ -3,13 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 
 from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions
 from opscope.substitute.perform import Bound, perform
+
+if TYPE_CHECKING:
+    from opscope.substitute.layout import Laid
 
 
 class Apart:
@@ -41,9 +46,7 @@ def apart(bound: Bound) -> Bound | None:
     if bound.name.startswith("as_strided"):
         return None
     laid = list(bound.call.tensors.values())
-    if len({each.memory for each in laid}) == len(laid) and all(
-        is_dense(each.shape, each.stride) for each in laid
-    ):
+    if not share_memory(laid) and all(is_dense(each.shape, each.stride) for each in laid):
         return None
     return ApartBound(bound.call, bound.memories, bound.func, bound.writes)
 
@@ -55,13 +58,18 @@ def is_product_of_transposes(bound: Bound) -> bool:
     laid = list(bound.call.tensors.values())
     return (
         traits_of(bound.call.op).contraction
-        and len({each.memory for each in laid}) == len(laid)
+        and not share_memory(laid)
         and all(
             is_dense(each.shape, each.stride)
             or (len(each.shape) in (2, 3) and is_dense(swapped(each.shape), swapped(each.stride)))
             for each in laid
         )
     )
+
+
+def share_memory(laid: Sequence[Laid]) -> bool:
+    """Whether several tensors look at one piece of memory."""
+    return len({each.memory for each in laid}) < len(laid)
 
 
 def swapped(numbers: tuple[int, ...]) -> tuple[int, ...]:
