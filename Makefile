@@ -4,7 +4,7 @@
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
 #   make test      the tests                       make lint     style, types, layers, sizes
 #   make zoo       whole programs through the real command line, some ten to twenty minutes
-#   make zoo-all   ports of models beside their originals, all of them: the score of opscope compare
+#   make zoo-all   ports of models beside their originals, all of them: the score of opscope compare; shared models
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
 #   make attack    faults, kills and random programs by the hundred
@@ -65,6 +65,7 @@ zoo: build
 # A score, no test: what is missed is said, and the zoo holds a sample of what is not.
 zoo-all: build
 	$(BIN)/python -m tests.compare_zoo.ports
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m attack tests/compare_zoo
 
 # Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
 attack: build

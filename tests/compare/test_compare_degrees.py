@@ -83,6 +83,7 @@ def parallel(to: Path, fault: str, *, noise: float = 0.0) -> MemoryRun:
     for rank in range(2):
         with opscope.record(to / str(rank), values="none"):
             model = made(fault if fault != "loaded" or rank else "", noise=noise)
+            torch.manual_seed(0 if fault == "seeds" else rank)
             optimizer = stepped(model, fault)
             for (x, y), gradients in zip(data(), averaged, strict=True):
                 half = 0 if fault == "data" else rank
@@ -176,6 +177,13 @@ def test_other_draws_are_no_fault_and_end_the_comparison(tmp_path: Path) -> None
     document = compare(parallel(tmp_path / "ranks", "", noise=0.5), golden).document
     assert (document.findings, document.complete) == ((), False)
     assert any("other random numbers in noise" in line for line in document.summary["warnings"])
+
+
+def test_equal_draws_for_other_parts_of_a_batch_are_told(tmp_path: Path) -> None:
+    golden = trained(tmp_path / "golden", 1, noise=0.5)
+    first = compare(parallel(tmp_path / "ranks", "seeds", noise=0.5), golden).findings[0]
+    assert (first.rank, first.step, first.module) == (1, 0, "noise"), first
+    assert "ranks 0 and 1 draw the same random numbers" in first.reasons[0]
 
 
 def test_where_nothing_can_be_compared_the_two_do_not_agree(alone: Path, tmp_path: Path) -> None:

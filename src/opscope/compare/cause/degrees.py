@@ -11,26 +11,25 @@ where it is. Where all of that agrees, the two agree.
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 import numpy as np
 
+from opscope.compare.cause.drawn_alike import drawn_alike
+from opscope.compare.cause.forward_sites import Both, Forward
+from opscope.compare.cause.odd_ranks import OddRanks, listed
 from opscope.compare.cause.origins import ARRIVED, MISSING, OTHERWISE, Cause
 from opscope.compare.cause.regions import BACKWARD, FINER, MOVED, ROUNDED
 from opscope.compare.cause.walks import MAX_REGION
-from opscope.compare.cause.what_matters import endings
-from opscope.compare.pair.meetings import AGREEING, COARSEST
-from opscope.compare.pair.tensors import product_unit
-from opscope.compare.pair.wholes import Site, Wholes, distance, shards, simple
+from opscope.compare.pair.wholes import Site, Wholes, distance, shards
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.tokens import bare_module
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from numpy.typing import NDArray
 
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.pair.sketches import Sketch
@@ -40,7 +39,6 @@ LEAP = 16.0  # what is that much further apart than in the steps before did not 
 COMMON = 0.5  # parameters of one name, of the fewer, from which on two runs are of one model
 BATCH_NORM = "native_batch_norm"
 BY_NATURE = ", as runs of other degrees do: what comes of it was not compared"
-MOST_SWAPPED = 64  # ranks of which each is tried in the place of each
 LEAST_MOVED = 3  # parameters of which an optimizer is judged
 ALIKE = 0.02  # relative spread of factors that are one
 
@@ -78,12 +76,11 @@ class Degrees:
 
     def __init__(self, pairing: Pairing) -> None:
         self.pairing = pairing
-        self.mine = Wholes(pairing.target, pairing.flows[0])
-        self.theirs = Wholes(pairing.golden, pairing.flows[1])
+        self.both = Both(pairing)
+        self.mine, self.theirs, self.limit = self.both.mine, self.both.theirs, self.both.limit
         self.until: str | None = None  # what is no fault, and behind which nothing is known
-        unit = max(2.0**-24, product_unit(pairing.target), product_unit(pairing.golden))
-        self.limit = min(AGREEING * unit, COARSEST)
         self.compared = False  # whether any forward pass or gradient of both was
+        self.odd = OddRanks(self.mine, self.limit)
         self._worst: dict[str, float] = {}
         self._nothing: set[str] = set()  # parameters of which the gradient is rounding alone
 
@@ -108,7 +105,7 @@ class Degrees:
             return False
         return any(
             self.mine.of(mine[:1]).size != self.theirs.of(theirs[:1]).size
-            and self.error(self.mine.of(mine), self.theirs.of(theirs)) <= self.limit
+            and self.both.error(self.mine.of(mine), self.theirs.of(theirs)) <= self.limit
             for _, mine, theirs in self._begun
         )
 
@@ -150,20 +147,6 @@ class Degrees:
         fewer = min(len(self.mine.begun), len(self.theirs.begun))
         return bool(self._begun) and len(self._begun) >= COMMON * fewer
 
-    def error(self, mine: Sketch, theirs: Sketch, batches: tuple[int, int] = (1, 1)) -> float:
-        """How far apart two are as wholes; inf where one is no simple multiple of the other."""
-        most = len(self.mine.ranks) * batches[0], len(self.theirs.ranks) * batches[1]
-        return distance(mine, theirs) if simple(mine, theirs, most) else float("inf")
-
-    @cached_property
-    def endings(self) -> NDArray[np.int64]:
-        """Rows of golden's losses, and of what its model hands out where it has none."""
-        return endings(self.pairing.golden, self.pairing.flows[1].source_row)
-
-    def rank(self, call: int) -> int:
-        """The rank of a call of the target."""
-        return int(self.pairing.target.calls.rank[call])
-
     # -- where they part ---------------------------------------------------------------------------
 
     def causes(self) -> Iterator[Cause]:
@@ -173,7 +156,7 @@ class Degrees:
             yield from found
             return
         for step in self._steps:
-            cause = self._computed(step)
+            cause = self._left_out(step) or self._computed(step)
             if cause is None and self.until is None:
                 cause = self._learnt(step)
                 if cause is not None:
@@ -205,14 +188,14 @@ class Degrees:
         """Parameters that are not golden's when the models are first called."""
         for name, first, theirs in self._begun:
             mine, whole = first, self.theirs.of(theirs)
-            if not np.isfinite(self.error(self.mine.of(mine), whole)):
+            if not np.isfinite(self.both.error(self.mine.of(mine), whole)):
                 mine = self.mine.stepped.get(name, first)  # shards are filled up to be sent
-            error = self.error(self.mine.of(mine), whole)
+            error = self.both.error(self.mine.of(mine), whole)
             if error <= self.limit or not np.isfinite(error):
                 continue
-            row = self._odd(mine, whole)
+            row = self.odd.row(mine, whole)
             place = np.flatnonzero(self.pairing.rows.target == row)
-            words = self._twice(mine, whole)
+            words = self.odd.twice(mine, whole) or self._anothers(name, mine)
             yield Cause(
                 ARRIVED,
                 int(self.pairing.target.tensors.call[row]),
@@ -221,66 +204,47 @@ class Degrees:
                 words=words,
             )
 
-    def _odd(self, mine: list[int], whole: Sketch) -> int:
-        """The row of the first rank that is known to hold something else, or what is not in the
-        whole, or what another one should hold alone; else of the first.
-        """
-        slack = self.limit * whole.reach
-        beyond = [
-            row
-            for row, one in ((row, self.mine.of([row])) for row in mine)
-            if one.least < whole.least - slack or one.most > whole.most + slack
-        ]
-        return (self._odd_rows(mine, whole) or beyond or self._again(mine, whole) or mine)[0]
-
-    def _odd_rows(self, mine: list[int], whole: Sketch) -> list[int]:
-        """Rows that hold something else than golden, or than other ranks hold of the same part;
-        none where all do, or where nobody can tell.
-        """
-        copies = self.mine.of(mine).size // max(whole.size, 1)
-        ones = {row: self.mine.of([row]) for row in mine}
-        if all(one.size == whole.size for one in ones.values()):
-            odd = [row for row, one in ones.items() if distance(one, whole) > self.limit]
-        elif copies > 1 and len(mine) <= MOST_SWAPPED:
-            odd = [row for row in mine if self._mended(row, mine, whole)]
-        else:
-            odd = []
-        return odd if len(odd) < len(mine) else []
-
-    def _mended(self, row: int, mine: list[int], whole: Sketch) -> bool:
-        """Whether all are the whole if a rank holds what another one does."""
-        others = [other for other in mine if other != row]
-        return any(
-            distance(self.mine.of([*others, other]), whole) <= self.limit for other in others
-        )
-
-    def _again(self, mine: list[int], whole: Sketch) -> list[int]:
-        """Rows of parts that more ranks before hold than there are copies of the whole."""
-        copies = max(self.mine.of(mine).size // max(whole.size, 1), 1)
-        return [
-            row
-            for row in mine
-            if self.mine.of([row]).size < whole.size and len(self._same_as(row, mine)) >= copies
-        ]
-
-    def _same_as(self, row: int, rows: list[int]) -> list[int]:
-        """Rows before one that hold the same."""
-        state = self.mine.flow.state
-        return [other for other in rows if other < row and state[other] == state[row]]
-
-    def _twice(self, mine: list[int], whole: Sketch) -> tuple[str, ...]:
-        """That two ranks hold one shard, where that is why something lacks."""
-        again = self._again(mine, whole)
-        if not again:
+    def _anothers(self, name: str, rows: list[int]) -> tuple[str, ...]:
+        """That a parameter is what golden holds under another name."""
+        held = self.mine.of(rows)
+        if held.filled:
             return ()
-        ranks = {self.mine.rank(self._same_as(again[0], mine)[0]), self.mine.rank(again[0])}
-        return (f"ranks {' and '.join(map(str, sorted(ranks)))} hold the same shard",)
+        others = ((other, self.theirs.of(theirs)) for other, _, theirs in self._begun)
+        known = (
+            other
+            for other, one in others
+            if other != name and self.both.error(held, one) <= self.limit
+        )
+        return tuple(f"it is what golden holds as {other}" for other in islice(known, 1))
+
+    # -- steps -------------------------------------------------------------------------------------
+
+    def _left_out(self, step: int) -> Cause | None:
+        """A rank that goes on to its next batch where the others update their parameters."""
+        given = {rank: self.mine.batches.get((rank, step), 0) for rank in self.mine.ranks}
+        usual = min(given.values())
+        ahead = {rank for rank, batches in given.items() if batches > usual}
+        most = max(self.mine.updates.values(), default=0)
+        ahead = {rank for rank in ahead if self.mine.updates.get(rank, 0) < most}
+        if not ahead or not usual or len(ahead) > len(given) - len(ahead):
+            return None
+        rank = min(ahead)
+        calls = self.mine.side.calls
+        own = [
+            call
+            for call in self.mine.models.tolist()
+            if calls.rank[call] == rank and calls.step[call] == step
+        ]
+        update = np.flatnonzero(self.theirs.optimizer & (self.theirs.side.calls.step == step))
+        words = f"rank {rank} goes on to its next batch where the other ranks update parameters"
+        golden = int(update[0]) if len(update) else NONE
+        return Cause(OTHERWISE, own[usual], golden, sure=False, words=(words,))
 
     # -- forward passes ----------------------------------------------------------------------------
 
     def _computed(self, step: int) -> Cause | None:
         """Where a forward pass begins to part, if its results do."""
-        forward = Forward(self, step)
+        forward = Forward(self.both, step)
         ends = forward.ends()
         self.compared |= bool(ends)
         apart = max(map(forward.error, ends), default=0.0)
@@ -292,7 +256,7 @@ class Degrees:
 
     def _computed_within(self, step: int) -> Cause | None:
         """Where it does if its gradients part: small beside what it is added to."""
-        forward = Forward(self, step)
+        forward = Forward(self.both, step)
         limit = max(FINER * self.limit, LEAP / 4 * self._worst.get("forward", 0.0))
         site = forward.start(FINER * self.limit)
         if site is None or forward.error(site) <= max(self.limit, limit):
@@ -305,26 +269,33 @@ class Degrees:
         """
         mine, theirs = forward.mine.get(site, []), forward.theirs[site]
         if not mine:
-            return Cause(MISSING, self._near(site), theirs[0], sure=False)
-        lacking = {*self.mine.ranks} - {self.rank(call) for call in mine}
+            return Cause(MISSING, self._near(site, forward.step), theirs[0], sure=False)
+        inside = self._inside(site, forward.step)
+        lacking = {*inside} - {self.mine.rank_of(call) for call in mine}
         rows, whole = self.mine.results(mine), self.theirs.of(self.theirs.results(theirs))
+        if traits_of(f"aten::{site.op}").random and (alike := drawn_alike(self.mine, mine)):
+            return Cause(OTHERWISE, alike.call, theirs[0], sure=False, words=alike.words)
         self.until = None if lacking else self._by_nature(site, rows, whole)
         if self.until is not None:
             return None
         call = mine[0]
-        if rows and whole.size:
-            call = int(self.pairing.target.tensors.call[self._odd(rows, whole)])
+        if lacking:
+            call = min(inside[rank] for rank in lacking)
+        elif rows and whole.size:
+            call = int(self.pairing.target.tensors.call[self.odd.row(rows, whole)])
         region = forward.before(mine)
         alone = [(one, ranks) for one in region if (ranks := forward.some_ranks(one))]
-        words = [f"rank {_listed(lacking)} does not run it"] if lacking else []
+        words = [f"rank {listed(lacking)} does not run it"] if lacking else []
         if alone and not lacking:
             call, ranks = alone[0]
-            words = [f"only rank {_listed(ranks)} runs it"]
-        words += self._who(rows, whole)
+            words = [f"only rank {listed(ranks)} runs it"]
+        elif (wired := forward.wired_otherwise(mine, theirs)) and not lacking:
+            call, words = wired.call, [wired.words]
+        words += self.odd.words(rows, whole)
         if not alone and self._given_otherwise(forward, site):
             words.append("what ranks are given is together not what golden is given")
-        own = self.rank(call)
-        calls = (*(one for one in region if self.rank(one) == own), call)
+        own = self.mine.rank_of(call)
+        calls = (*(one for one in region if self.mine.rank_of(one) == own), call)
         return Cause(
             OTHERWISE,
             call,
@@ -344,14 +315,23 @@ class Degrees:
             return f"{where} takes its means over the part of a batch that it is given{BY_NATURE}"
         return None
 
-    def _near(self, site: Site) -> int:
+    def _near(self, site: Site, step: int) -> int:
         """A call of the target in the module of a site that it does not run."""
+        return min(self._inside(site, step).values(), default=int(self.mine.models[0]))
+
+    def _inside(self, site: Site, step: int) -> dict[int, int]:
+        """The first call of each rank in the module of a site; none where it is in no module."""
+        if not site.module:
+            return {}
         calls = self.pairing.target.calls
-        inside = self.pairing.target.which(
-            calls.module, lambda module: bare_module(module) == site.module
+        found = np.flatnonzero(
+            self.pairing.target.which(
+                calls.module, lambda module: bare_module(module) == site.module
+            )
+            & (calls.step == step)
         )
-        found = np.flatnonzero(inside)
-        return int(found[0]) if len(found) else int(self.mine.models[0])
+        ranks, first = np.unique(calls.rank[found], return_index=True)
+        return dict(zip(ranks.tolist(), found[first].tolist(), strict=True))
 
     def _given_otherwise(self, forward: Forward, site: Site) -> bool:
         """Whether what a site reads besides parameters, and no module made, is not golden's."""
@@ -372,13 +352,6 @@ class Degrees:
         if not read[0] or not len(made) or (calls.parent[made[made >= 0]] >= 0).any():
             return False
         return distance(self.mine.of(read[0]), self.theirs.of(read[1])) > self.limit
-
-    def _who(self, rows: list[int], whole: Sketch) -> tuple[str, ...]:
-        """Which ranks hold something else than golden, where only some are known to."""
-        odd = {self.mine.rank(row) for row in self._odd_rows(rows, whole)} if rows else set[int]()
-        if not odd or odd == {*self.mine.ranks}:
-            return ()
-        return (f"of {len(self.mine.ranks)} ranks only {_listed(odd)}",)
 
     # -- gradients and updates ---------------------------------------------------------------------
 
@@ -403,7 +376,7 @@ class Degrees:
             name for name, *_, one, whole in held if max(one.reach, whole.reach) <= floor
         }
         for name, _, _, one, whole in held:
-            error, rms = self.error(one, whole), (whole.squares / whole.size) ** 0.5
+            error, rms = self.both.error(one, whole), (whole.squares / whole.size) ** 0.5
             errors[name] = 0.0 if name in self._nothing or error * rms <= floor else error
         if not self._leaps("gradient", max(errors.values(), default=0.0), BACKWARD * self.limit):
             return None
@@ -411,7 +384,7 @@ class Degrees:
         ordered = sorted(held, key=lambda one: self._made(self.theirs, one[0], one[2][0]))
         first = next(at for at, one in enumerate(ordered) if errors[one[0]] > limit)
         name, rows, other, _, whole = ordered[first]
-        row = self._odd(rows, whole)
+        row = self.odd.row(rows, whole)
         call = self._made(self.mine, name, row)
         before = self._before(ordered[:first], self.mine.rank(row))
         words = [f"the gradient of {name} is not golden's", *self._factors(ordered, errors)]
@@ -425,7 +398,7 @@ class Degrees:
             call,
             golden,
             sure=False,
-            words=(*words, *self._who(rows, whole)),
+            words=(*words, *self.odd.words(rows, whole)),
             region=(region, (golden,)),
         )
 
@@ -475,14 +448,14 @@ class Degrees:
         held = [one for one in self._held("updated", step) if one[0] not in self._nothing]
         if not held:
             return None
-        errors = [self.error(one, whole) for *_, one, whole in held]
+        errors = [self.both.error(one, whole) for *_, one, whole in held]
         most = float(np.quantile(errors, 1 - MOVED, method="lower"))
         leapt = self._leaps("parameter", most, self.limit)
         factor = self._factor_moved(step, held)
         if not leapt and factor is None:
             return None
         name, rows, other, _, whole = held[int(np.argmax(errors))]
-        row = self._odd(rows, whole)
+        row = self.odd.row(rows, whole)
         words = f"{name} is not golden's after this step, though its gradient is"
         if factor is not None:
             words = f"parameters move {factor:.3g} times as far as golden's"
@@ -491,7 +464,7 @@ class Degrees:
             int(self.pairing.target.tensors.call[row]),
             int(self.pairing.golden.tensors.call[other[0]]),
             sure=False,
-            words=(words, *self._who(rows, whole)),
+            words=(words, *self.odd.words(rows, whole)),
         )
 
     def _factor_moved(self, step: int, held: list[Pair]) -> float | None:
@@ -514,144 +487,3 @@ class Degrees:
         low, near, high = np.quantile(factors, (MOVED, 0.5, 1 - MOVED)).tolist()
         alike = high - low <= ALIKE * abs(near)
         return near if alike and abs(near - 1) > ALIKE else None
-
-
-def _listed(ranks: set[int]) -> str:
-    return ", ".join(map(str, sorted(ranks)))
-
-
-class Forward:
-    """The forward passes of one step, by sites."""
-
-    def __init__(self, degrees: Degrees, step: int) -> None:
-        self._degrees, self._step = degrees, step
-        self._own, self.mine = degrees.mine.sites(step)
-        self._places, self.theirs = degrees.theirs.sites(step)
-        self._batches = degrees.mine.most_batches(step), degrees.theirs.most_batches(step)
-        self._errors: dict[Site, float] = {}
-        self._inside: dict[str, list[Site]] = {}
-        for site in self.mine:
-            self._inside.setdefault(site.module, []).append(site)
-
-    def error(self, site: Site) -> float:
-        """How far a site's results are from golden's; NaN where nothing is known."""
-        if site not in self._errors:
-            self._errors[site] = self._measured(site)
-        return self._errors[site]
-
-    def _measured(self, site: Site) -> float:
-        whole = self._sketch(self._degrees.theirs, self.theirs[site])
-        if whole is None:
-            return float("nan")
-        nearest = float("nan")
-        around = [site] if site in self.mine else []
-        around += [one for one in self._inside.get(site.module, ()) if one != site]
-        for other in around:
-            one = self._sketch(self._degrees.mine, self.mine[other])
-            if one is None:
-                continue
-            error = self._apart(one, whole)
-            if other == site:
-                nearest = error
-            if error <= self._degrees.limit:
-                return error
-        return nearest
-
-    @staticmethod
-    def _sketch(side: Wholes, calls: list[int]) -> Sketch | None:
-        rows = side.results(calls)
-        if not rows or max(int(side.side.tensors.size[row]) for row in rows) < 2:
-            return None  # a number: the mean of parts is not that of a whole of other parts
-        return side.of(rows)
-
-    def _apart(self, mine: Sketch, theirs: Sketch) -> float:
-        return self._degrees.error(mine, theirs, self._batches)
-
-    def ends(self) -> list[Site]:
-        """The last sites of golden of which something is known: nothing that is known reads them
-        on the way to the loss, or out of the model.
-        """
-        found: dict[Site, None] = {}
-        side = self._degrees.theirs
-        waiting, seen = self._last(), set[int]()
-        while waiting:
-            call = waiting.pop()
-            if call in seen:
-                continue
-            seen.add(call)
-            site = self._places.get(call)
-            if site is not None and np.isfinite(self.error(site)) | np.isposinf(self.error(site)):
-                found[site] = None
-                continue
-            waiting.extend(self._above(side, call))
-        return list(found)
-
-    def _last(self) -> list[int]:
-        """The calls that made a loss, or what the model hands out where there is none."""
-        side = self._degrees.theirs.side
-        calls = side.tensors.call[self._degrees.endings]
-        found: list[int] = calls[side.calls.step[calls] == self._step].tolist()
-        return found
-
-    def _above(self, side: Wholes, call: int) -> list[int]:
-        """The calls of the step that made what a call reads, parameters left out: these are judged
-        by themselves.
-        """
-        calls, parameter = side.side.calls, side.side.tensors.parameter
-        made = [int(side.flow.producer[row]) for row in side.inputs(call) if not parameter[row]]
-        return [one for one in made if one >= 0 and int(calls.step[one]) == self._step]
-
-    def start(self, limit: float) -> Site | None:
-        """The first site, on the way to the ends, that is apart and reads nothing that is."""
-        side = self._degrees.theirs
-        waiting, seen, apart = self._last(), set[int](), []
-        while waiting:
-            call = waiting.pop()
-            if call in seen:
-                continue
-            seen.add(call)
-            site = self._places.get(call)
-            error = float("nan") if site is None else self.error(site)
-            if error <= limit:
-                continue
-            if error > limit:
-                apart.append(call)
-            waiting.extend(self._above(side, call))
-        return self._places[min(apart)] if apart else None
-
-    def before(self, calls: list[int]) -> list[int]:
-        """The calls of the target on the way to some of a site, up to what is known to agree."""
-        side, waiting, seen = self._degrees.mine, list(calls), {*calls}
-        while waiting and len(seen) < MAX_REGION:
-            for made in self._above(side, waiting.pop()):
-                site = self._own.get(made)
-                known = site is not None and site in self.theirs
-                if made in seen or (site and known and self.error(site) <= self._degrees.limit):
-                    continue
-                seen.add(made)
-                waiting.append(made)
-        return sorted(seen - {*calls})
-
-    def around(self, call: int) -> tuple[int, ...]:
-        """A call of golden, and those before it of which nothing is known."""
-        waiting, seen = [call], {call}
-        while waiting and len(seen) < MAX_REGION:
-            for made in self._above(self._degrees.theirs, waiting.pop()):
-                site = self._places.get(made)
-                if made not in seen and (site is None or np.isnan(self.error(site))):
-                    seen.add(made)
-                    waiting.append(made)
-        return tuple(sorted(seen))
-
-    def some_ranks(self, call: int) -> set[int]:
-        """The ranks that run a call, where others of those that run its module do not."""
-        site = self._own.get(call)
-        if site is None:
-            return set()
-        own = {self._degrees.rank(one) for one in self.mine[site]}
-        around = {
-            self._degrees.rank(one)
-            for other in self._inside[site.module]
-            for one in self.mine[other]
-        }
-        return own if own != around else set()

@@ -9,7 +9,7 @@ multiple of its own. So neither mesh nor placements need be known to compare run
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from fractions import Fraction
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -101,6 +101,10 @@ class Wholes:
         """The rank of a tensor's row."""
         return int(self.side.calls.rank[self.side.tensors.call[row]])
 
+    def rank_of(self, call: int) -> int:
+        """The rank of a call."""
+        return int(self.side.calls.rank[call])
+
     @cached_property
     def names(self) -> dict[int, str]:
         """Names of parameters without what wrappers put into them, by their hashes."""
@@ -138,6 +142,14 @@ class Wholes:
         for call in self.models.tolist():
             found[int(calls.rank[call]), int(calls.step[call])] += 1
         return found
+
+    @cached_property
+    def updates(self) -> dict[int, int]:
+        """In how many steps each rank runs an optimizer."""
+        calls = self.side.calls
+        ran = calls.rank[self.optimizer], calls.step[self.optimizer]
+        steps = {*zip(*(column.tolist() for column in ran), strict=True)}
+        return dict(Counter(rank for rank, _ in steps))
 
     def most_batches(self, step: int) -> int:
         """The most micro-batches of a rank in a step."""

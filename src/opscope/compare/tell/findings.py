@@ -373,9 +373,11 @@ class _Book:
             cause.kind in {COMPUTED, AMPLIFIED, OTHERWISE}
             and partner is not None
             and partner[0].op != call.op
+            and not self.pairing.by_wholes  # partners by where they are, not by what they compute
         ):
             yield f"golden runs {partner[0].op} in its place"
-        yield WORDS[cause.kind]
+        if cause.kind != OTHERWISE or any(cause.region):
+            yield WORDS[cause.kind]
 
     def _unread(self, cause: Cause) -> bool:
         """Whether nothing that a call reads was compared, in dumps that may leave inputs out."""

@@ -1,0 +1,232 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The forward passes of one step of two runs of other degrees, site by site."""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from opscope.compare.cause.walks import MAX_REGION
+from opscope.compare.cause.what_matters import endings
+from opscope.compare.pair.meetings import AGREEING, COARSEST
+from opscope.compare.pair.tensors import product_unit
+from opscope.compare.pair.wholes import Wholes, distance, simple
+from opscope.compare.side.tokens import bare_module
+from opscope.operators.catalogue import family, traits_of
+
+NORMALISED = "norm"  # how a normalisation carries errors, in the catalogue
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.pair.sketches import Sketch
+    from opscope.compare.pair.wholes import Site
+
+
+class Wired(NamedTuple):
+    """A call of a rank that reads what another one made than it does on other ranks."""
+
+    call: int
+    words: str
+
+
+class Both:
+    """What the ranks of either side hold together, and when that is the same."""
+
+    def __init__(self, pairing: Pairing) -> None:
+        self.mine = Wholes(pairing.target, pairing.flows[0])
+        self.theirs = Wholes(pairing.golden, pairing.flows[1])
+        unit = max(2.0**-24, product_unit(pairing.target), product_unit(pairing.golden))
+        self.limit = min(AGREEING * unit, COARSEST)
+
+    @cached_property
+    def endings(self) -> NDArray[np.int64]:
+        """Rows of golden's losses, and of what its model hands out where it has none."""
+        return endings(self.theirs.side, self.theirs.flow.source_row)
+
+    def error(self, mine: Sketch, theirs: Sketch, batches: tuple[int, int] = (1, 1)) -> float:
+        """How far apart two are as wholes; inf where one is no simple multiple of the other."""
+        most = len(self.mine.ranks) * batches[0], len(self.theirs.ranks) * batches[1]
+        return distance(mine, theirs) if simple(mine, theirs, most) else float("inf")
+
+
+class Forward:
+    """The forward passes of one step, by sites."""
+
+    def __init__(self, both: Both, step: int) -> None:
+        self._both, self.step = both, step
+        self._own, self.mine = both.mine.sites(step)
+        self._places, self.theirs = both.theirs.sites(step)
+        self._batches = both.mine.most_batches(step), both.theirs.most_batches(step)
+        self._errors: dict[Site, float] = {}
+        self._inside: dict[str, list[Site]] = {}
+        for site in self.mine:
+            self._inside.setdefault(site.module, []).append(site)
+
+    def error(self, site: Site) -> float:
+        """How far a site's results are from golden's; NaN where nothing is known."""
+        if site not in self._errors:
+            self._errors[site] = self._measured(site)
+        return self._errors[site]
+
+    def _known(self, site: Site) -> float:
+        """The same, but where statistics agree that it makes alike of whatever it reads."""
+        error = self.error(site)
+        scaled = traits_of(f"aten::{site.op}").error == NORMALISED
+        return float("nan") if scaled and error <= self._both.limit else error
+
+    def _measured(self, site: Site) -> float:
+        whole = self._sketch(self._both.theirs, self.theirs[site])
+        if whole is None:
+            return float("nan")
+        nearest = float("nan")
+        around = [site] if site in self.mine else []
+        around += [one for one in self._inside.get(site.module, ()) if one != site]
+        for other in around:
+            one = self._sketch(self._both.mine, self.mine[other])
+            if one is None:
+                continue
+            error = self._apart(one, whole)
+            if other == site:
+                nearest = error
+            if error <= self._both.limit:
+                return error
+        return nearest
+
+    @staticmethod
+    def _sketch(side: Wholes, calls: list[int]) -> Sketch | None:
+        rows = side.results(calls)
+        if not rows or max(int(side.side.tensors.size[row]) for row in rows) < 2:
+            return None  # a number: the mean of parts is not that of a whole of other parts
+        return side.of(rows)
+
+    def _apart(self, mine: Sketch, theirs: Sketch) -> float:
+        return self._both.error(mine, theirs, self._batches)
+
+    def ends(self) -> list[Site]:
+        """The last sites of golden of which something is known: nothing that is known reads them
+        on the way to the loss, or out of the model.
+        """
+        found: dict[Site, None] = {}
+        side = self._both.theirs
+        waiting, seen = self._last(), set[int]()
+        while waiting:
+            call = waiting.pop()
+            if call in seen:
+                continue
+            seen.add(call)
+            site = self._places.get(call)
+            if site is not None and not np.isnan(self._known(site)):
+                found[site] = None
+                continue
+            waiting.extend(self._above(side, call))
+        return list(found)
+
+    def _last(self) -> list[int]:
+        """The calls that made a loss, or what the model hands out where there is none."""
+        side = self._both.theirs.side
+        calls = side.tensors.call[self._both.endings]
+        found: list[int] = calls[side.calls.step[calls] == self.step].tolist()
+        return found
+
+    def _above(self, side: Wholes, call: int) -> list[int]:
+        """The calls of the step that made what a call reads, parameters left out: these are judged
+        by themselves.
+        """
+        calls, parameter = side.side.calls, side.side.tensors.parameter
+        made = [int(side.flow.producer[row]) for row in side.inputs(call) if not parameter[row]]
+        return [one for one in made if one >= 0 and int(calls.step[one]) == self.step]
+
+    def start(self, limit: float) -> Site | None:
+        """The first site, on the way to the ends, that is apart and reads nothing that is."""
+        side = self._both.theirs
+        waiting, seen, apart = self._last(), set[int](), []
+        while waiting:
+            call = waiting.pop()
+            if call in seen:
+                continue
+            seen.add(call)
+            site = self._places.get(call)
+            error = float("nan") if site is None else self._known(site)
+            if error <= limit:
+                continue
+            if error > limit:
+                apart.append(call)
+            waiting.extend(self._above(side, call))
+        return self._places[min(apart)] if apart else None
+
+    def before(self, calls: list[int]) -> list[int]:
+        """The calls of the target on the way to some of a site, up to what is known to agree."""
+        side, waiting, seen = self._both.mine, list(calls), {*calls}
+        while waiting and len(seen) < MAX_REGION:
+            for made in self._above(side, waiting.pop()):
+                site = self._own.get(made)
+                agrees = site in self.theirs and self._known(site) <= self._both.limit
+                if made in seen or agrees:
+                    continue
+                seen.add(made)
+                waiting.append(made)
+        return sorted(seen - {*calls})
+
+    def around(self, call: int) -> tuple[int, ...]:
+        """A call of golden, and those before it of which nothing is known."""
+        waiting, seen = [call], {call}
+        while waiting and len(seen) < MAX_REGION:
+            for made in self._above(self._both.theirs, waiting.pop()):
+                site = self._places.get(made)
+                if made not in seen and (site is None or np.isnan(self._known(site))):
+                    seen.add(made)
+                    waiting.append(made)
+        return tuple(sorted(seen))
+
+    def some_ranks(self, call: int) -> set[int]:
+        """The ranks that run a call, where others of those that run its module do not."""
+        site = self._own.get(call)
+        if site is None:
+            return set()
+        own = {self._both.mine.rank_of(one) for one in self.mine[site]}
+        around = {
+            self._both.mine.rank_of(one)
+            for other in self._inside[site.module]
+            for one in self.mine[other]
+        }
+        return own if own != around else set()
+
+    def wired_otherwise(self, calls: list[int], golden: list[int]) -> Wired | None:
+        """The first call of a site that does not read what the same calls made as on golden's side,
+        where other ranks do; else as on most ranks.
+        """
+        read = {call: self._makers(self._both.mine, call) for call in calls}
+        usual, times = Counter(read.values()).most_common(1)[0]
+        theirs = self._makers(self._both.theirs, golden[0])
+        if theirs in read.values():
+            usual = theirs
+        elif 2 * times <= len(calls):
+            return None
+        odd = [
+            call for call, makers in read.items() if len(makers) == len(usual) and makers != usual
+        ]
+        if not odd:
+            return None
+        pairs = zip(read[odd[0]], usual, strict=True)
+        own, other = next((own, other) for own, other in pairs if own != other)
+        rank = self._both.mine.rank_of(odd[0])
+        return Wired(odd[0], f"rank {rank} reads what {own} made, where others read {other}'s")
+
+    @staticmethod
+    def _makers(side: Wholes, call: int) -> tuple[str, ...]:
+        """Who made each of what a call reads, parameters and numbers left out."""
+        tensors, words, calls = side.side.tensors, side.side.words, side.side.calls
+        rows = [r for r in side.inputs(call) if not tensors.parameter[r] and tensors.size[r] > 1]
+        makers = [int(side.flow.producer[row]) for row in rows]
+        return tuple(
+            "nobody recorded"
+            if maker < 0
+            else f"{bare_module(words.get(int(calls.module[maker]), '')) or 'the program'}:"
+            f"{family(words.get(int(calls.op[maker]), ''))}"
+            for maker in makers
+        )
