@@ -61,6 +61,17 @@ def test_scan_names_the_call_at_which_ranks_go_apart(
     assert any(says in reason for reason in first["reasons"]), first["reasons"]
 
 
+def test_the_rank_that_raised_is_told_before_those_that_it_left_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = [sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / "run"), "--", *LAUNCH]
+    done = subprocess.run([*command, "raise"], capture_output=True, timeout=300, check=False)
+    assert done.returncode == 1
+    first = scanned(tmp_path / "run", capsys)["findings"][0]
+    assert (first["kind"], first["rank"], first["step"]) == ("crash", 1, 1)
+    assert f"ValueError: bad sample 17 ({PROGRAM}:" in first["reasons"][0]
+
+
 def test_ranks_that_stay_together_are_clean_and_the_first_cause_across_ranks_comes_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -75,6 +75,31 @@ def test_exit_codes_and_whole_runs(tmp_path: Path, ending: str, code: int) -> No
     assert found.run.problems == ()
     failed = [(call.op, (call.error or "").partition(":")[0]) for call in found.calls if call.error]
     assert failed == ([("aten::mm.default", "RuntimeError")] if code == 1 else [])
+    (process,) = found.run.processes
+    assert (process.uncaught is not None) == (code == 1)
+
+
+def test_the_exception_that_ended_a_program_is_kept_with_the_users_own_line(tmp_path: Path) -> None:
+    ending = """
+    class Odd(Exception):
+        def __str__(self):
+            raise RuntimeError
+    def load():
+        import json
+        return json.loads("{" if len(sys.argv) < 2 else "1")
+    step()
+    try:
+        load()
+    except ValueError as error:
+        raise Odd("?") from error
+    """
+    done, found = run(tmp_path, ending)
+    assert done.returncode == 1
+    assert found.run.problems == ()
+    line = 1 + (tmp_path / "train.py").read_text().splitlines().index(
+        '    raise Odd("?") from error'
+    )
+    assert found.run.processes[0].uncaught == f"Odd ({tmp_path / 'train.py'}:{line})"
 
 
 @pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])

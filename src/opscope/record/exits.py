@@ -47,7 +47,7 @@ def watch_exceptions(session: Session) -> None:
 
     @functools.wraps(previous)
     def hook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> Any:
-        contain(session.fail, session.raised, kind)
+        contain(session.fail, session.raised, kind, error, trace)
         return previous(kind, error, trace)
 
     sys.excepthook = hook

@@ -15,11 +15,13 @@ import time
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, Protocol
 
+from opscope.record.own_code import told
 from opscope.record.rank import exchanging, known_rank, known_world
 from opscope.run.contain import contain, ignore, reason, tell
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import TracebackType
 
     from opscope.record.config import RecordConfig
     from opscope.record.steps import Steps
@@ -299,11 +301,16 @@ class Session:
             selection.ranks is None or selection.wants_rank(self.rank)
         )
 
-    def raised(self, kind: type[BaseException]) -> None:
+    def raised(
+        self, kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
         """An exception that nobody caught ends the program."""
-        self.exit_code = 130 if issubclass(kind, KeyboardInterrupt) else 1
         if issubclass(kind, KeyboardInterrupt):
+            self.exit_code = 130
             self.interrupted()
+        else:
+            self.exit_code = 1
+            self.writer.update(uncaught=told(error, trace))
 
     def interrupted(self) -> None:
         """Ctrl-C reached the program: note for how long no call had ended."""

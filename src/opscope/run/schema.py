@@ -134,6 +134,8 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
     world: int | None = None
     exit_code: int | None = None
     signal: int | None = None
+    # the exception that ended the program since nobody caught it, and the user's own line
+    uncaught: str | None = None
     start: float | None = None
     environment: dict[str, str] = {}
     packages: dict[
@@ -203,7 +205,7 @@ PROCESS_TYPES: dict[str, str] = {
     "process": "int32", "directory": "string", "host": "string", "pid": "int64", "parent": "int64",
     "argv": "list<string>",
     "rank": "int32", "local_rank": "int32", "world": "int32", "exit_code": "int32",
-    "signal": "int32", "start": "float64",
+    "signal": "int32", "uncaught": "string", "start": "float64",
     "waited": "float64", "overhead": "float64", "hidden_calls": "int64", "steps": "int64",
     "skipped_steps": "list<int64>",
 }  # fmt: skip

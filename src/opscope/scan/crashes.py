@@ -49,6 +49,12 @@ class _Failed(msgspec.Struct, frozen=True):
     error: str
     level: str
     op: str
+    phase: str | None
+
+    @property
+    def order(self) -> int:
+        """Behind what else there is where other ranks have to answer."""
+        return int(self.phase == "communication" or "c10d" in self.op)
 
 
 def crash_accusations(tables: Tables) -> list[Accusation]:
@@ -61,7 +67,8 @@ def crash_accusations(tables: Tables) -> list[Accusation]:
     if tables.run.processes and all(process.exit_code == 0 for process in tables.run.processes):
         return []
     rows = tables.rows(
-        'SELECT process, "index", parent, error, level, op FROM calls WHERE error IS NOT NULL'
+        'SELECT process, "index", parent, error, level, op, phase FROM calls '
+        "WHERE error IS NOT NULL"
     )
     if not rows:
         return []
@@ -191,7 +198,7 @@ def _crash(
             reasons=(words,),
             confidence="likely",
             evidence=_ending(process),
-            order=0,
+            order=innermost.order,
             judged=False,
             forward=forward_of(run, innermost.process, innermost.index)
             or forward_named(run, innermost.process, innermost.op),
@@ -211,7 +218,7 @@ def _crash(
         kind="crash",
         reasons=(_first_line(innermost.error), *((LATE,) if late else ())),
         evidence={**_ending(process), **({"asynchronous": True} if late else {})},
-        order=0,
+        order=innermost.order,
         judged=False,
         confidence="suspected" if late else "proven",
         forward=forward_named(run, innermost.process, innermost.op),

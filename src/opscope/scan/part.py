@@ -17,6 +17,7 @@ from opscope.run.selection import Selection
 from opscope.run.unmatched import unmatched
 from opscope.scan.crashes import crash_accusations
 from opscope.scan.dataflow import Flow, Origin
+from opscope.scan.ended_ranks import ended_first
 from opscope.scan.equal_calls import unequal_calls
 from opscope.scan.exchanges import exchange_accusations
 from opscope.scan.finite_overflow import quiet_accusations
@@ -179,6 +180,7 @@ def ranks_apart(tables: Tables, among: frozenset[int] | None = None) -> list[Acc
     recorded = {(rank, step) for _, rank, step in counts(tables.run).spans}
     replicas = list(replica_accusations(tables))
     return [
+        *ended_first(tables),
         *mode_accusations(tables),
         *program_accusations(tables),
         *unequal_calls(tables),

@@ -32,6 +32,8 @@ def main(fault: str) -> None:
         optimizer.zero_grad()
         functional.cross_entropy(model(x), y).backward()
         late = bad and step == 1
+        if late and fault == "raise":
+            raise ValueError("bad sample 17")
         for place, parameter in enumerate(model.parameters()):
             if late and fault == "skip" and place == 1:
                 continue

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from opscope.record.torch.stacks import OPSCOPE, TORCH, inside, is_user
+from opscope.record.own_code import OPSCOPE, inside, is_user
+from opscope.record.torch.stacks import TORCH
 
 # torch.linalg.slogdet is aten::linalg_slogdet.
 SPACES = ("", "linalg_", "special_", "fft_")

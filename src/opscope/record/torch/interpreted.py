@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from opscope.record.own_code import OPSCOPE, inside, is_user
 from opscope.record.torch.dynamo import Captured
-from opscope.record.torch.stacks import OPSCOPE, inside, is_user
 
 MOST_FRAMES = 64  # of the stack that a graph was called from
 # operators of higher order that call the graph they are given first with all the rest

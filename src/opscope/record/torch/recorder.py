@@ -23,6 +23,7 @@ from torch.optim.optimizer import (
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from opscope.record.own_code import OPSCOPE, inside, is_user
 from opscope.record.steps import Steps
 from opscope.record.torch.again import Again
 from opscope.record.torch.beneath import Beneath
@@ -37,7 +38,6 @@ from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import Modules, result_tensors, tensors_in, uncounted
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
-from opscope.record.torch.stacks import OPSCOPE, inside, is_user
 from opscope.record.torch.staging import non_finite
 from opscope.record.torch.training import Training
 from opscope.record.torch.uncompiled import leave_uncompiled

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import sys
-import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
@@ -13,19 +12,12 @@ from typing import TypeVar
 import torch
 
 from opscope.kernels.calls import Site
+from opscope.record.own_code import OPSCOPE, inside, is_user
 
 TORCH = str(Path(torch.__file__).parent)
 GRAPHS = frozenset(
     f"{TORCH}/_inductor/{name}.py" for name in ("output_code", "codecache")
 )  # where compiled graphs are called
-OPSCOPE = str(Path(__file__).parents[2])
-LIBRARIES = tuple(
-    {
-        p
-        for key, p in sysconfig.get_paths().items()
-        if key in {"stdlib", "platstdlib", "purelib", "platlib"} and p
-    }
-)
 ENGINE = "_engine_run_backward"
 Absent = TypeVar("Absent")
 STEPPING = (f"{TORCH}/optim/", f"{TORCH}/amp/grad_scaler", f"{TORCH}/nn/utils/clip_grad")
@@ -158,22 +150,6 @@ def line_of(code: CodeType, instruction: int) -> int:
         if start <= instruction < end and line is not None:
             return line
     return code.co_firstlineno
-
-
-def inside(file: str, folder: str) -> bool:
-    return file == folder or file.startswith(f"{folder}/")
-
-
-def is_user(file: str) -> bool:
-    """Whether a file is the user's own: not of Python, not installed, not generated."""
-    if file.startswith("<"):
-        return False
-    parts = file.replace("\\", "/")
-    return not (
-        "/site-packages/" in parts
-        or "/dist-packages/" in parts
-        or any(inside(file, library) for library in LIBRARIES)
-    )
 
 
 def user_line(frames: list[Frame]) -> str | None:

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rank that ended first: by itself, while the others ended in exchanges with it.
+
+A rank that waits for another one ends by what the other one did: its connection is closed, or its
+launcher stops it. Which rank began is said by how each ended: by an exception that nobody caught,
+by an exit code of its own, or, where nothing says how, outside of any exchange.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opscope.questions.findings import Accusation
+
+if TYPE_CHECKING:
+    from opscope.questions.tables import Tables
+    from opscope.run.schema import Process
+
+# The last operator of each process: whether it exchanges with other ranks, and whether it failed or
+# was under way.
+_LAST = """
+    SELECT process, max("index"),
+        arg_max(coalesce(phase = 'communication' OR op LIKE '%c10d%', false), "index"),
+        arg_max(error IS NOT NULL, "index")
+    FROM calls WHERE level = 'operator' GROUP BY process
+"""
+# What gloo, NCCL, HCCL and torch say where another rank is gone.
+_GONE = re.compile(
+    r"DistBackendError|DistNetworkError|DistStoreError|gloo|NCCL|HCCL"
+    r"|[Cc]onnection (was )?(closed|reset)|[Tt]ime(d )?out|Broken pipe"
+)
+
+
+class _End(msgspec.Struct, frozen=True):
+    process: Process
+    last: int
+    exchange: bool
+    failed: bool
+
+    @property
+    def left_alone(self) -> bool:
+        """Whether it ended in an exchange, or by what one raised."""
+        gone = _GONE.search(self.process.uncaught or "") is not None
+        return self.exchange and (gone or (self.failed and self.process.uncaught is None))
+
+    @property
+    def spoke(self) -> str | None:
+        """How it ended by itself, as far as it said."""
+        if self.process.uncaught is not None:
+            return self.process.uncaught
+        code = self.process.exit_code
+        return f"exit code {code}" if code else None
+
+
+def ended_first(tables: Tables) -> Iterator[Accusation]:
+    """The last call of a rank that ended by itself, and not in it, while others ended in exchanges
+    with it.
+    """
+    processes = {process.process: process for process in tables.run.processes}
+    if all(process.exit_code == 0 for process in processes.values()):
+        return
+    rows = tables.rows(_LAST)
+    ends = [_End(processes[row[0]], *row[1:]) for row in rows if row[0] in processes]
+    left = sorted({end.process.rank for end in ends if end.left_alone})
+    others = [end for end in ends if not end.left_alone and end.process.exit_code != 0]
+    first = [end for end in others if end.spoke] or others
+    if not left or len({end.process.rank for end in first}) != 1 or first[0].failed:
+        return  # nobody waited, nobody knows, or the call is told of itself
+    process = first[0].process
+    how = f"with {first[0].spoke}" if first[0].spoke else "without saying why: killed, or left"
+    yield Accusation(
+        process=process.process,
+        index=first[0].last,
+        kind="crash",
+        reasons=(
+            f"after this call rank {process.rank} ended {how}",
+            f"{_listed(left)} ended in exchanges, where it was missing",
+        ),
+        confidence="likely",
+        evidence={"exit_code": process.exit_code, "signal": process.signal},
+        order=0,
+        judged=False,
+    )
+
+
+def _listed(ranks: list[int]) -> str:
+    return f"rank{'s' if len(ranks) > 1 else ''} {', '.join(map(str, ranks))}"
