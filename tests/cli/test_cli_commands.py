@@ -43,7 +43,7 @@ def only_line(text: str) -> str:
         (["scan", "x", "--josn"], "unknown option: --josn. Did you mean --json?"),
         (["scan", "x", "--fail-on", "all"], 'invalid value "all" for --fail-on'),
         (["scan", "."], "no known dump or run: an empty directory"),
-        (["show", "http://x/y"], "http://x/y: URLs cannot be opened"),
+        (["show", "odd://x/y"], "odd://x/y: Protocol not known: odd"),
         (["query", "x"], 'command "query" parameter SQL requires an argument'),
         (["query", "x", "select 1", "--json", "--csv"], "--json and --csv exclude one another"),
         (["run"], "no command given; write: opscope run [options] -- python train.py"),

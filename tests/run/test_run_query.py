@@ -328,10 +328,6 @@ class TestRegistry:
         assert open_run(path).info.format == "opscope"
         assert open_run(str(path)).info.path == str(path)
 
-    def test_urls_are_refused(self) -> None:
-        with pytest.raises(UsageError, match="URLs"):
-            open_run("s3://bucket/run")
-
     def test_a_new_format_is_one_module_and_one_line(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -15,6 +15,7 @@ from opscope.cli.printing import INCOMPLETE, say
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.formats.writing.kinds import Kind
+from opscope.run.remote import Copy, RemoteFolder, is_url
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
@@ -68,8 +69,6 @@ def convert(  # noqa: PLR0913 - the options of the manual
 
     if not sources:
         raise UsageError("convert: name at least one dump; see opscope convert --help")
-    if any("://" in source for source in sources):
-        raise UsageError("convert: URLs cannot be opened; copy the dump here first")
     wanted = Wanted(
         selection=selection.selection(),
         inputs=_numbers(inputs, "inputs"),
@@ -86,8 +85,10 @@ def convert(  # noqa: PLR0913 - the options of the manual
         shape=_numbers(shape, "shape") or (),
         jobs=_checked_jobs(jobs),
     )
+    copies = {source: Copy(RemoteFolder(source)).whole() for source in sources if is_url(source)}
+    here = [copies[source].path if source in copies else Path(source) for source in sources]
     with Progress(quiet=json) as progress:
-        report = convert_all([Path(source) for source in sources], job, progress)
+        report = convert_all(here, job, progress)
     if json:
         from opscope.report.json import json_text
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import weakref
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
@@ -20,8 +21,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opscope.errors import FormatError, UnavailableError, UsageError
+from opscope.errors import FormatError, UnavailableError
 from opscope.formats.folders import link_out
+from opscope.run.remote import Copy, RemoteFolder, is_url
+from opscope.run.store.layout import RUN_FILE
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -108,19 +111,33 @@ def open_run(path: Run | str | os.PathLike[str], *, builtin: Iterable[str] = BUI
     """
     if not isinstance(path, str | os.PathLike):
         return path
+    if is_url(os.fspath(path)):
+        return _open_remote(os.fspath(path), builtin)
     found = find_format(path, builtin=builtin)
     return found.open(Path(path))
+
+
+def _open_remote(url: str, builtin: Iterable[str]) -> Run:
+    """A run behind a URL: opscope's own by ranges, the folder of another tool as a copy."""
+    from opscope.run.store.remote import RemoteRun
+
+    remote = RemoteFolder(url)
+    sizes = remote.sizes()
+    if RUN_FILE in sizes:
+        return RemoteRun(remote, sizes)
+    copy = Copy(remote).whole()
+    run = find_format(copy.path, builtin=builtin).open(copy.path)
+    weakref.finalize(run, copy.remove)
+    return run
 
 
 def find_format(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Format:
     """The format a path is in, by its content.
 
     FormatError says what the path looks like when no format knows it, and which link leads out of
-    it; UsageError for a URL; UnavailableError when a format that could not be loaded might have
+    it; UnavailableError when a format that could not be loaded might have
     known it.
     """
-    if "://" in os.fspath(path):
-        raise UsageError(f"{path}: URLs cannot be opened; copy the run here first")
     place = Path(path)
     if not place.exists():
         raise FormatError(place, "no such file or directory")

@@ -64,7 +64,8 @@ OPTIONS: tuple[Option, ...] = (
         word="output",
         short="-o",
         takes="PATH",
-        help="directory of the run; an existing one gets a sibling [runs/NAME-TIME]",
+        help="directory of the run; an existing one gets a sibling [runs/NAME-TIME]; a URL: also "
+        "shipped there",
     ),
     Option(word="tag", takes="NAME", help="name of the run where -o gives none"),
     Option(word="shared", help="others may read the run, as the umask says; else only you"),

@@ -33,10 +33,12 @@ from opscope.errors import FormatError, OpscopeError, UsageError
 from opscope.record.ascend import collection, has_logs
 from opscope.record.mindspore.place import FOLDER as MINDSPORE
 from opscope.record.mindspore.watch import watching
+from opscope.record.shipping import shipper
 from opscope.record.supervise import Ending, supervise
 from opscope.run.descriptor import identity
 from opscope.run.place import with_own_name
 from opscope.run.printable import printable
+from opscope.run.remote import is_url
 from opscope.run.store.layout import (
     BLACKBOX,
     RUN_FILE,
@@ -103,8 +105,11 @@ def launch(
     else:
         run, environment = _prepare(config, command, tell)
     made = directory_identity(run)
+    url = _url(config)
+    ship = shipper(run, url, tell) if run is not None and url is not None else None
     with (
         watching(run, config) if run is not None else nullcontext() as dumps,
+        ship or nullcontext(),
         beside(run) if run is not None else nullcontext(),
     ):
         ending = supervise(command, environment)
@@ -118,10 +123,12 @@ def launch(
     if directory_identity(run) != made or not (run / RUN_FILE).exists():
         return msgspec.structs.replace(result, nothing_recorded=GONE.format(run))
     try:
-        return _finish(result, run, command, ending)
+        result = _finish(result, run, command, ending)
     except (OpscopeError, OSError) as error:
         tell(f"{run}: not sealed: {error}")
-        return result
+    if ship is not None:
+        ship.finish()
+    return result
 
 
 def directory_identity(run: Path | None) -> tuple[int, int] | None:
@@ -135,7 +142,9 @@ def _prepare(
     config: RecordConfig, command: Sequence[str], tell: Say
 ) -> tuple[Path | None, dict[str, str]]:
     run_id = uuid.uuid4().hex
-    wanted = Path(config.output or default_path(config, command))
+    url = _url(config)
+    local = config.output if url is None else Path("runs") / url.rstrip("/").rpartition("/")[2]
+    wanted = Path(local or default_path(config, command))
     facts: dict[str, Any] = {
         "run_id": run_id,
         "version": VERSION,
@@ -162,6 +171,11 @@ def _prepare(
     )
     child = child_environment(os.environ, config, run, run_id)
     return shown, {**child, **collection(os.environ, run)}
+
+
+def _url(config: RecordConfig) -> str | None:
+    """Where the run is shipped to, if it is."""
+    return config.output if config.output is not None and is_url(config.output) else None
 
 
 def check_command(command: Sequence[str], *, verb: str = "run") -> None:

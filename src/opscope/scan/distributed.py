@@ -21,6 +21,7 @@ from opscope.questions.findings import Ranked, site
 from opscope.questions.tables import open_tables
 from opscope.run.progress import percent
 from opscope.run.store.reader import NativeRun
+from opscope.run.store.remote import open_part
 from opscope.scan.exchanges import BETWEEN_RANKS, process_groups
 from opscope.scan.part import Asked, Part, scan_apart, scan_part, shared, together
 
@@ -98,7 +99,7 @@ def scan_work(task: bytes, asked: bytes) -> bytes:
     work = msgspec.msgpack.decode(task, type=Work)
     wanted = msgspec.msgpack.decode(asked, type=Asked)
     try:
-        run = NativeRun(work.run, work.directories)
+        run = open_part(work.run, work.directories)
         with open_tables(run, memory_limit=_MEMORY) as tables:
             if work.among:
                 answer = Answer(scan_apart(tables, wanted, frozenset(work.among)))

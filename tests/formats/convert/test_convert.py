@@ -504,7 +504,7 @@ def test_the_verb_in_json_with_what_failed(tmp_path: Path) -> None:
         (("{dump}", "-o", "{out}", "--layout", "NCWH"), 2, "no such layout"),
         (("{dump}", "-o", "{out}", "--outputs", "77"), 2, "holds no values of what is meant"),
         (("{dump}", "-o", "/dev/null/out"), 2, "/dev/null/out: Not a directory"),
-        (("https://host/dump", "-o", "{out}"), 2, "URLs cannot be opened"),
+        (("odd://host/dump", "-o", "{out}"), 2, "Protocol not known"),
     ],
 )
 def test_the_verb_says_what_is_wrong(

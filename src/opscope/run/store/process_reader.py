@@ -25,7 +25,7 @@ from opscope.run.store.journal import NAME as JOURNAL
 from opscope.run.store.journal import Entry, read_journals, read_value
 from opscope.run.store.layout import BLACKBOX, EXTREMES, FORMULAS, read_process
 from opscope.run.store.retention import EXTREMES_TYPES
-from opscope.run.store.shard_reader import ShardReader
+from opscope.run.store.shard_reader import Files, ShardReader
 from opscope.run.store.stored_table import StoredTable
 
 UNFINISHED = "unfinished"
@@ -37,11 +37,13 @@ class ProcessReader:
     missing.
     """
 
-    def __init__(self, directory: Path, number: int) -> None:
+    def __init__(self, directory: Path, number: int, files: Files = Files()) -> None:  # noqa: B008 - never written
         self.directory = directory
         self.problems: list[str] = []
-        self.values = ShardReader(directory)
-        self.tables = {table: StoredTable(directory, table, self.problems) for table in TABLES}
+        self.values = ShardReader(directory, files.shard)
+        self.tables = {
+            table: StoredTable(directory, table, self.problems, files.arrive) for table in TABLES
+        }
         self._known = True
         try:
             self.process = read_process(directory, number)

@@ -30,6 +30,7 @@ from opscope.run.store.layout import (
     read_run_file,
 )
 from opscope.run.store.process_reader import ProcessReader
+from opscope.run.store.shard_reader import Files
 from opscope.run.store.stored_table import StoredTable
 from opscope.run.store.tables import batch_bytes, schema_bytes
 
@@ -91,10 +92,15 @@ class NativeRun(Relations):
     """
 
     def __init__(
-        self, path: str | os.PathLike[str], directories: Sequence[str] | None = None
+        self,
+        path: str | os.PathLike[str],
+        directories: Sequence[str] | None = None,
+        *,
+        files: Files = Files(),  # noqa: B008 - never written
     ) -> None:
         """A whole run, or its processes of these directories, by name and in this order."""
         self._directory = Path(path)
+        self._files = files
         self._part = None if directories is None else tuple(directories)
         self._file = _open_run_file(self._directory)
         self.info = _info(self._directory, self._file)
@@ -116,7 +122,9 @@ class NativeRun(Relations):
             if self._part is None
             else [self._directory / PROCESSES / name for name in self._part]
         )
-        readers = [ProcessReader(entry, number) for number, entry in enumerate(entries)]
+        readers = [
+            ProcessReader(entry, number, self._files) for number, entry in enumerate(entries)
+        ]
         numbers = [reader.process.process for reader in readers]
         # directories gathered from several hosts: number them anew
         if len(set(numbers)) < len(numbers):

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import math
 import mmap
+from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,12 +57,27 @@ class Shard:
         )
 
 
+def _here(directory: Path, table: str) -> None:
+    """Files that are here need nothing to be read."""
+
+
+class Files(NamedTuple):
+    """How the files of a process directory are come by.
+
+    shard opens one by its path; arrive is called with the directory and a table before its segments
+    are looked for.
+    """
+
+    shard: Callable[[Path], Shard] = Shard
+    arrive: Callable[[Path, str], None] = _here
+
+
 class ShardReader:
     """The shards of one process directory; at most 64 stay mapped."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, opened: Callable[[Path], Shard] = Shard) -> None:
         self._directory = directory
-        self._open = lru_cache(maxsize=64)(Shard)
+        self._open = lru_cache(maxsize=64)(opened)
 
     def read(self, tensor: Tensor, ref: ValueRef) -> np.ndarray[Any, Any]:
         """Elements of a tensor row; of raw bytes, one dimension, for a type NumPy does not have."""

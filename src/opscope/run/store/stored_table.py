@@ -5,7 +5,7 @@ named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -68,11 +68,18 @@ class _Columns(Mapping[str, Column]):
 
 class StoredTable:
     """The batches of a table, oldest segment first, by number. problems gets a line for each file
-    or batch that is not read.
+    or batch that is not read; arrive is asked for the segments first.
     """
 
-    def __init__(self, directory: Path, table: str, problems: list[str]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        table: str,
+        problems: list[str],
+        arrive: Callable[[Path, str], None],
+    ) -> None:
         self._directory = directory
+        self._arrive = arrive
         self._table = table
         self._problems = problems
         self._screened: set[int] = set()
@@ -86,9 +93,14 @@ class StoredTable:
 
     def _open(self) -> Iterator[tuple[IpcFile, Batch]]:
         try:
+            self._arrive(self._directory, self._table)
             paths = segment_files(self._directory, self._table)
         except OSError as error:
             self._problems.append(f"{self._directory}: cannot be listed: {error.strerror}")
+            return
+        except FormatError as error:
+            self._torn = True
+            self._problems.append(str(error))
             return
         for path in paths:
             try:
