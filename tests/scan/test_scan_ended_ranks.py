@@ -70,6 +70,15 @@ def test_a_call_that_failed_is_told_of_itself() -> None:
     assert first.reasons == ("RuntimeError: shapes",)
 
 
+def test_an_exception_that_no_call_raised_is_a_warning() -> None:
+    rows = Builder()
+    rows.call("aten::mm.default", [state(1, digest=1)], [state(2, digest=2)])
+    rows.ends(0, exit_code=1, uncaught=OWN)
+    document = scan(rows.run())
+    assert document.findings == ()
+    assert f"the program ended with {OWN}" in document.summary["warnings"]
+
+
 @pytest.mark.parametrize(
     "ends",
     [

@@ -15,7 +15,14 @@ from opscope.questions.tables import open_tables
 from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
 from opscope.scan.part import Asked, Part, scan_part
-from opscope.scan.summary import ended_steps, first_line, middle, slow_disk, unmeasured
+from opscope.scan.summary import (
+    ended_steps,
+    first_line,
+    middle,
+    raised_elsewhere,
+    slow_disk,
+    unmeasured,
+)
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
@@ -57,7 +64,14 @@ def scan(
 def _document(run: Run, part: Part) -> Document:
     """What was found as the document of the verb."""
     chosen = tuple(finding for _, finding in part.found)
-    warnings = [*part.warnings, *unmeasured(run), *slow_disk(run), *part.problems, *part.unmatched]
+    warnings = [
+        *part.warnings,
+        *raised_elsewhere(run, chosen),
+        *unmeasured(run),
+        *slow_disk(run),
+        *part.problems,
+        *part.unmatched,
+    ]
     if part.left_out:
         warnings.append(f"{part.left_out} more findings were left out")
     if part.outside:

@@ -14,7 +14,7 @@ from opscope.questions.tables import filled, keys_of
 from opscope.run.query import columns, records
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -256,6 +256,14 @@ def slow_disk(run: Run) -> tuple[str, ...]:
         return ()
     remedy = "record fewer values or steps, or to a faster disk with -o"
     return (f"{run.info.path}: the program waited {waited:.1f} s for the disk; {remedy}",)
+
+
+def raised_elsewhere(run: Run, findings: Sequence[Finding]) -> tuple[str, ...]:
+    """One line for each program that an exception ended, where no finding tells the call."""
+    if any(finding.kind == "crash" for finding in findings):
+        return ()
+    raised = dict.fromkeys(process.uncaught for process in run.processes)
+    return tuple(f"the program ended with {line}" for line in raised if line is not None)[:8]
 
 
 def first_line(finding: Finding) -> str:
