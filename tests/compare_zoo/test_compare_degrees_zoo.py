@@ -64,6 +64,17 @@ def test_a_fault_of_ranks_is_named(
     assert any(says in reason for reason in first.reasons), first.reasons
 
 
+def test_wrappers_that_share_a_training_out_are_no_difference(tmp_path: Path) -> None:
+    """Of flat parameters gradients are not compared, which is said."""
+    alone = record(tmp_path / "alone", 1, "alone", program="wrappers")
+    for way in ("zero", "flat"):
+        run = record(tmp_path / way, 2, way, program="wrappers")
+        document = beside(alone, run).document
+        assert (document.verdict, document.complete) == ("clean", way == "zero"), document
+        told = [line for line in document.summary["warnings"] if "one flat tensor" in line]
+        assert len(told) == (way == "flat")
+
+
 @pytest.fixture(scope="module")
 def gpt(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The model of megatron.py alone, by its dropout."""

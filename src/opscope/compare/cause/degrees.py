@@ -38,6 +38,10 @@ LATER = 64.0  # of the limit, in later steps: roundings that a training has made
 LEAP = 16.0  # what is that much further apart than in the steps before did not grow
 COMMON = 0.5  # parameters of one name, of the fewer, from which on two runs are of one model
 BATCH_NORM = "native_batch_norm"
+FLAT = (
+    "ranks hold parameters in parts of one flat tensor (FullyShardedDataParallel): gradients and "
+    "updates of these were not compared"
+)
 BY_NATURE = ", as runs of other degrees do: what comes of it was not compared"
 LEAST_MOVED = 3  # parameters of which an optimizer is judged
 ALIKE = 0.02  # relative spread of factors that are one
@@ -67,6 +71,8 @@ def across_degrees(pairing: Pairing, causes: list[Cause]) -> Judged:
     found = list(degrees.causes())
     if not degrees.compared and not found:
         degrees.until = "neither forward passes nor gradients of the two could be compared"
+    elif degrees.flat and not found:
+        degrees.until = degrees.until or FLAT
     pairing = msgspec.structs.replace(pairing, by_regions=True, by_wholes=True, until=degrees.until)
     return Judged(pairing, found)
 
@@ -79,6 +85,7 @@ class Degrees:
         self.both = Both(pairing)
         self.mine, self.theirs, self.limit = self.both.mine, self.both.theirs, self.both.limit
         self.until: str | None = None  # what is no fault, and behind which nothing is known
+        self.flat = False  # whether ranks hold parameters in parts that are none of golden's
         self.compared = False  # whether any forward pass or gradient of both was
         self.odd = OddRanks(self.mine, self.limit)
         self._worst: dict[str, float] = {}
@@ -356,13 +363,18 @@ class Degrees:
     # -- gradients and updates ---------------------------------------------------------------------
 
     def _held(self, kind: str, step: int) -> list[Pair]:
-        """Parameters, or gradients, of a step: name, rows and what they hold, of either side."""
+        """Parameters, or gradients, of a step: name, rows and what they hold, of either side. Parts
+        of a flat parameter, whose sizes are nobody's, are left out.
+        """
         mine, theirs = getattr(self.mine, kind), getattr(self.theirs, kind)
-        return [
+        held = [
             (name, rows, other, self.mine.of(rows), self.theirs.of(other))
             for name, _, _ in self._begun
             if (rows := mine.get((step, name))) and (other := theirs.get((step, name)))
         ]
+        fitting = [one for one in held if self.both.fit(one[3], one[4])]
+        self.flat = self.flat or len(fitting) < len(held)
+        return fitting
 
     def _learnt(self, step: int) -> Cause | None:
         """The first gradient, in the order in which golden's backward pass makes them, that is not
@@ -471,7 +483,10 @@ class Degrees:
         """How many times as far as golden's the means of parameters move, if most agree in that."""
         factors = []
         for name, _, _, mine, theirs in held:
-            rows = self.mine.before.get((step, name)), self.theirs.before.get((step, name))
+            rows = [
+                side.of_ranks(side.before.get((step, name), []), side.updated[step, name])
+                for side in (self.mine, self.theirs)
+            ]
             if not rows[0] or not rows[1]:
                 continue
             start = self.mine.of(rows[0]), self.theirs.of(rows[1])

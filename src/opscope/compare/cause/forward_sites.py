@@ -50,8 +50,12 @@ class Both:
 
     def error(self, mine: Sketch, theirs: Sketch, batches: tuple[int, int] = (1, 1)) -> float:
         """How far apart two are as wholes; inf where one is no simple multiple of the other."""
+        return distance(mine, theirs) if self.fit(mine, theirs, batches) else float("inf")
+
+    def fit(self, mine: Sketch, theirs: Sketch, batches: tuple[int, int] = (1, 1)) -> bool:
+        """Whether ranks hold so many elements of a whole, in these numbers of parts."""
         most = len(self.mine.ranks) * batches[0], len(self.theirs.ranks) * batches[1]
-        return distance(mine, theirs) if simple(mine, theirs, most) else float("inf")
+        return simple(mine, theirs, most)
 
 
 class Forward:

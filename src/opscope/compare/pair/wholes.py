@@ -79,6 +79,10 @@ class Wholes:
         return self.side.which(self.side.calls.op, lambda op: traits_of(op).idle)
 
     @cached_property
+    def _view(self) -> NDArray[np.bool_]:
+        return self.side.which(self.side.calls.op, lambda op: traits_of(op).view)
+
+    @cached_property
     def _told(self) -> NDArray[np.bool_]:
         """Rows of leaf calls whose statistics are known."""
         tensors = self.side.tensors
@@ -100,6 +104,11 @@ class Wholes:
     def rank(self, row: int) -> int:
         """The rank of a tensor's row."""
         return int(self.side.calls.rank[self.side.tensors.call[row]])
+
+    def of_ranks(self, rows: Iterable[int], others: Iterable[int]) -> list[int]:
+        """Rows of the ranks that others are of."""
+        ranks = {self.rank(row) for row in others}
+        return [row for row in rows if self.rank(row) in ranks]
 
     def rank_of(self, call: int) -> int:
         """The rank of a call."""
@@ -251,9 +260,12 @@ class Wholes:
 
     @cached_property
     def updated(self) -> Held:
-        """What optimizers make of parameters: the last row of each rank and step."""
+        """What optimizers make of parameters: the last row of each rank and step. A view of a
+        parameter, that one rank is to send to the others, is none of it.
+        """
         calls, tensors = self.side.calls, self.side.tensors
-        rows = np.flatnonzero(self._named & tensors.output & self.optimizer[tensors.call])
+        written = self.optimizer & ~self._idle & ~self._view
+        rows = np.flatnonzero(self._named & tensors.output & written[tensors.call])
         last: dict[tuple[int, str, int], int] = {}
         for row in rows.tolist():
             call = int(tensors.call[row])
