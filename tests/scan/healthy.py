@@ -5,6 +5,7 @@ healthy_masks.py.
 
 from __future__ import annotations
 
+import ctypes
 import math
 from collections.abc import Callable
 
@@ -77,6 +78,21 @@ def unset_memory_overwritten() -> None:
     holder = torch.empty(4)
     holder.copy_(torch.ones(4))
     holder.sum()
+
+
+@healthy
+def a_pass_over_unset_memory_for_shapes_alone() -> None:
+    """What torch.distributed.pipelining does before its first step."""
+    model = nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    junk = torch.empty(2, 4)
+    ctypes.memset(junk.data_ptr(), 0x7F, 32)  # 3.4e38 each: its variance overflows
+    loss = model(junk).square().mean()
+    torch.autograd.grad(loss, list(model.parameters()))
+    for _ in range(2):
+        optimizer.zero_grad()
+        model(torch.ones(2, 4)).square().mean().backward()
+        optimizer.step()
 
 
 @healthy

@@ -135,7 +135,8 @@ class _Primaries:
 def _accused(
     origin: Origin, reached: Reached | None, flow: Flow, reach: Reach, context: Context
 ) -> bool:
-    if not origin.confirmed or (reached is None and _guarded_by_its_own_node(origin)):
+    unused = _guarded_by_its_own_node(origin) or origin.bit in reach.thrown_away
+    if not origin.confirmed or (reached is None and unused):
         return False
     if origin.node.again is not None and not origin.bit & flow.handed:
         return False  # compiled code need not make what its graph makes on the way

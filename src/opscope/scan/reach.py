@@ -49,6 +49,8 @@ class Reach:
         }
         self.first: dict[int, tuple[str, Mark]] = {}
         self.damaged_parameters: set[int] = set()
+        # in unset memory, with a backward pass, of which no parameter is known to get anything
+        self.thrown_away: set[int] = set()
         for mark in flow.written:
             self._note(self._sink_of_output(mark), mark)
         for mark in flow.read:
@@ -75,6 +77,9 @@ class Reach:
                 continue  # what arrived reached nothing yet
             if what == "loss" and self._is_replaced(origin, mark):
                 continue
+            if origin.cause == "uninitialised" and self._may_be_thrown_away(what, mark):
+                self.thrown_away.add(origin.bit)
+                continue
             origin.confirmed = True
             if what == "parameter":
                 self.damaged_parameters.add(origin.bit)
@@ -87,6 +92,15 @@ class Reach:
         `ctc_loss(zero_infinity=True)`, `nan_to_num` of a mean over no target.
         """
         return identity_of(mark.row) not in self._losses and self._flow.removed(origin)
+
+    def _may_be_thrown_away(self, what: str, mark: Mark) -> bool:
+        """Whether it is not yet known that the program uses what was made of unset memory: a pass
+        over empty tensors, for shapes alone (torch.distributed.pipelining), has a loss and
+        gradients too, which no parameter gets.
+        """
+        if what == "loss":
+            return identity_of(mark.row) in self._losses
+        return what == "gradient" and mark.row.role != "gradient"
 
     def _sink_of_output(self, mark: Mark) -> str | None:
         node, row = mark.node, mark.row

@@ -163,13 +163,16 @@ class Degrees:
             yield from found
             return
         for step in self._steps:
-            cause = self._left_out(step) or self._computed(step)
+            cause = self._left_out(step)
+            irregular = self.mine.is_irregular(step) or self.theirs.is_irregular(step)
+            if cause is None and not irregular:  # else gradients say whether it parts
+                cause = self._computed(step)
             if cause is None and self.until is None:
                 cause = self._learnt(step)
-                if cause is not None:
-                    cause = self._computed_within(step) or cause
-                else:
+                if cause is None:
                     cause = self._moved(step)
+                elif not irregular:
+                    cause = self._computed_within(step) or cause
             if cause is not None:
                 yield cause
             if cause is not None or self.until is not None:

@@ -164,6 +164,18 @@ class Wholes:
         """The most micro-batches of a rank in a step."""
         return max((self.batches.get((rank, step), 1) for rank in self.ranks), default=1)
 
+    def is_irregular(self, step: int) -> bool:
+        """Whether the model is called more or less often than in most steps: a pass for shapes
+        alone, a validation.
+        """
+        return self.most_batches(step) != self._usual_batches
+
+    @cached_property
+    def _usual_batches(self) -> int:
+        steps = {step for _, step in self.batches}
+        times = Counter(self.most_batches(step) for step in steps)
+        return min(times, key=lambda number: (-times[number], number), default=1)
+
     @cached_property
     def _computing(self) -> dict[int, list[int]]:
         """Calls of forward passes that compute, collectives among them, by step."""
