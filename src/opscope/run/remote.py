@@ -60,20 +60,28 @@ class RemoteFolder:
         """
         try:
             found = self._files.find(self._root, detail=True)
+            if len(found) <= MOST_FILES:
+                sizes = {self._name(path): self._size(path, facts) for path, facts in found.items()}
+        except FormatError:
+            raise
         except Exception as error:
             raise FormatError(self.url, f"cannot be listed: {_told(error)}") from error
         if not found:
             raise FormatError(self.url, "nothing is there")
         if len(found) > MOST_FILES:
             raise FormatError(self.url, f"holds {len(found)} files; {MOST_FILES} at most are read")
-        sizes: dict[str, int] = {}
-        for path, facts in found.items():
-            name = str(path)[len(self._root) :].strip("/")
-            parts = name.split("/")
-            if not all(_PART.fullmatch(part) and part not in {".", ".."} for part in parts):
-                raise FormatError(self.url, f"holds a file of the name {name[:80]!r}")
-            sizes[name] = int(facts.get("size") or 0)
         return sizes
+
+    def _name(self, path: str) -> str:
+        name = str(path).removeprefix(self._root).strip("/")
+        if not all(_is_plain(part) for part in name.split("/")):
+            raise FormatError(self.url, f"holds a file of the name {name[:80]!r}")
+        return name
+
+    def _size(self, path: str, facts: dict[str, Any]) -> int:
+        """The size of a file; asked for where a listing (a web server's) does not say."""
+        size = facts.get("size")
+        return int(self._files.size(path) if size is None else size)
 
     def read(self, name: str, start: int, end: int) -> bytes:
         """Bytes of a file from start to end, without the rest of it."""
@@ -116,7 +124,8 @@ class Copy:
         self._remote = remote
         held = tempfile.mkdtemp(prefix="opscope-")
         self._removed = weakref.finalize(self, shutil.rmtree, held, ignore_errors=True)
-        self.path = Path(held) / (remote.url.rpartition("/")[2] or "run")
+        last = remote.url.rpartition("/")[2]
+        self.path = Path(held) / (last if _is_plain(last) else "run")
         self.path.mkdir()
 
     def whole(self) -> Copy:
@@ -153,6 +162,11 @@ def _whole(names: dict[str, int]) -> dict[str, list[str]]:
             made[name].append(part)
             end += names[part]
     return {name: parts for name, parts in made.items() if parts}
+
+
+def _is_plain(name: str) -> bool:
+    """Whether a part of a name from elsewhere names something in its folder."""
+    return _PART.fullmatch(name) is not None and name not in {".", ".."}
 
 
 def _told(error: Exception) -> Any:

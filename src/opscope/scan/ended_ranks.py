@@ -9,6 +9,7 @@ by an exit code of its own, or, where nothing says how, outside of any exchange.
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,9 @@ _GONE = re.compile(
     r"|[Cc]onnection (was )?(closed|reset)|[Tt]ime(d )?out|Broken pipe"
 )
 
+_STOPS = frozenset({int(signal.SIGINT), int(signal.SIGTERM)})
+_DONE_OR_STOPPED = frozenset({0, *(128 + number for number in _STOPS)})
+
 
 class _End(msgspec.Struct, frozen=True):
     process: Process
@@ -46,6 +50,11 @@ class _End(msgspec.Struct, frozen=True):
         """Whether it ended in an exchange, or by what one raised."""
         gone = _GONE.search(self.process.uncaught or "") is not None
         return self.exchange and (gone or (self.failed and self.process.uncaught is None))
+
+    @property
+    def by_itself(self) -> bool:
+        """Whether it ended before its work was done, and nobody stopped it."""
+        return self.process.exit_code not in _DONE_OR_STOPPED and self.process.signal not in _STOPS
 
     @property
     def spoke(self) -> str | None:
@@ -66,7 +75,7 @@ def ended_first(tables: Tables) -> Iterator[Accusation]:
     rows = tables.rows(_LAST)
     ends = [_End(processes[row[0]], *row[1:]) for row in rows if row[0] in processes]
     left = sorted({end.process.rank for end in ends if end.left_alone})
-    others = [end for end in ends if not end.left_alone and end.process.exit_code != 0]
+    others = [end for end in ends if not end.left_alone and end.by_itself]
     first = [end for end in others if end.spoke] or others
     if not left or len({end.process.rank for end in first}) != 1 or first[0].failed:
         return  # nobody waited, nobody knows, or the call is told of itself
