@@ -84,8 +84,9 @@ def parallel(to: Path, fault: str, *, noise: float = 0.0) -> MemoryRun:
         with opscope.record(to / str(rank), values="none"):
             model = made(fault if fault != "loaded" or rank else "", noise=noise)
             torch.manual_seed(0 if fault == "seeds" else rank)
+            model.train(not (fault == "eval" and rank))
             optimizer = stepped(model, fault)
-            for (x, y), gradients in zip(data(), averaged, strict=True):
+            for step, ((x, y), gradients) in enumerate(zip(data(), averaged, strict=True)):
                 half = 0 if fault == "data" else rank
                 optimizer.zero_grad()
                 backward(model, x.chunk(2)[half], y.chunk(2)[half])
@@ -95,7 +96,8 @@ def parallel(to: Path, fault: str, *, noise: float = 0.0) -> MemoryRun:
                         parameter.grad.copy_(gradients[name])
                 if fault == "drift" and rank:
                     cast("Tensor", model.norm.bias.grad).mul_(2)
-                optimizer.step()
+                if not (fault == "left out" and rank and step == 0):
+                    optimizer.step()
     return joined([to / "0", to / "1"])
 
 
@@ -217,3 +219,16 @@ def test_parts_meet_the_whole_in_any_order_and_however_often_they_are_held() -> 
     assert simple(whole, parts, (2, 4))
     assert not simple(parts, whole, (3, 1))
     assert not simple(Sketch(6, 0.0, 0.0, 0.0, 0.0), whole, (2, 1))
+
+
+def test_a_rank_that_does_not_run_what_the_others_do_is_told(tmp_path: Path) -> None:
+    golden = trained(tmp_path / "golden", 1, noise=0.5)
+    first = compare(parallel(tmp_path / "ranks", "eval", noise=0.5), golden).findings[0]
+    assert (first.rank, first.step, first.module) == (1, 0, "noise"), first
+    assert first.reasons[0] == "rank 1 does not run it"
+
+
+def test_a_rank_that_leaves_an_update_out_is_told(alone: Path, tmp_path: Path) -> None:
+    first = compare(parallel(tmp_path / "ranks", "left out"), alone).findings[0]
+    assert (first.rank, first.step) == (1, 0), first
+    assert "rank 1 goes on to its next batch where the other ranks" in first.reasons[0]
