@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
+    from opscope.operators.traits import Traits
 
 
 class Site(NamedTuple):
@@ -77,6 +78,11 @@ class Wholes:
     @cached_property
     def _idle(self) -> NDArray[np.bool_]:
         return self.side.which(self.side.calls.op, lambda op: traits_of(op).idle)
+
+    @cached_property
+    def _moved(self) -> NDArray[np.bool_]:
+        """Calls that compute nothing: a gradient of all is cut to the part of a rank so."""
+        return self.side.which(self.side.calls.op, lambda op: _moves(traits_of(op)))
 
     @cached_property
     def _view(self) -> NDArray[np.bool_]:
@@ -276,7 +282,7 @@ class Wholes:
         parameter, that one rank is to send to the others, is none of it.
         """
         calls, tensors = self.side.calls, self.side.tensors
-        written = self.optimizer & ~self._idle & ~self._view
+        written = self.optimizer & ~self._view
         rows = np.flatnonzero(self._named & tensors.output & written[tensors.call])
         last: dict[tuple[int, str, int], int] = {}
         for row in rows.tolist():
@@ -328,7 +334,7 @@ class Wholes:
                 fits = tensors.size[read] == tensors.size[row] and not tensors.parameter[read]
                 if producer < 0 or calls.step[producer] != step or not fits:
                     continue
-                if self.optimizer[producer]:
+                if self.optimizer[producer] and not self._moved[producer]:
                     waiting.append(int(self.flow.source_row[read]))
                 elif self._told[read]:
                     yield read
@@ -344,6 +350,10 @@ class Wholes:
             return read
         lists = read[: len(read) // length * length]  # numbers come behind the lists
         return lists[own.index(row) :: length]
+
+
+def _moves(traits: Traits) -> bool:
+    return traits.idle or traits.view or traits.moves
 
 
 def _by_place(rows: dict[tuple[int, str, int], int]) -> Held:
