@@ -125,7 +125,8 @@ def _open_remote(url: str, builtin: Iterable[str]) -> Run:
     sizes = remote.sizes()
     if RUN_FILE in sizes:
         return RemoteRun(remote, sizes)
-    copy = Copy(remote).whole()
+    copy = Copy(remote)
+    copy.take(sizes)
     run = find_format(copy.path, builtin=builtin).open(copy.path)
     weakref.finalize(run, copy.remove)
     return run

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.errors import OpscopeError
-from opscope.run.remote import RemoteFolder, piece_name
+from opscope.run.remote import RemoteFolder, piece_name, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -87,8 +87,7 @@ class Shipper:
         except FileNotFoundError:
             return True  # deleted with old steps
         except Exception as error:  # noqa: BLE001 - every store has exceptions of its own
-            told = str(error).strip().partition("\n")[0][:300]
-            self._failed = told or type(error).__name__
+            self._failed = told(error)
             return False
         return True
 

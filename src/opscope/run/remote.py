@@ -65,7 +65,7 @@ class RemoteFolder:
         except FormatError:
             raise
         except Exception as error:
-            raise FormatError(self.url, f"cannot be listed: {_told(error)}") from error
+            raise FormatError(self.url, f"cannot be listed: {told(error)}") from error
         if not found:
             raise FormatError(self.url, "nothing is there")
         if len(found) > MOST_FILES:
@@ -88,7 +88,7 @@ class RemoteFolder:
         try:
             found: bytes = self._files.cat_file(f"{self._root}/{name}", start=start, end=end)
         except Exception as error:
-            raise FormatError(f"{self.url}/{name}", f"cannot be read: {_told(error)}") from error
+            raise FormatError(f"{self.url}/{name}", f"cannot be read: {told(error)}") from error
         return found
 
     def fetch(self, name: str, to: Path, *, more: bool = False) -> None:
@@ -100,7 +100,7 @@ class RemoteFolder:
             ):
                 shutil.copyfileobj(file, here, 1 << 20)
         except Exception as error:
-            raise FormatError(f"{self.url}/{name}", f"cannot be read: {_told(error)}") from error
+            raise FormatError(f"{self.url}/{name}", f"cannot be read: {told(error)}") from error
 
     def write(self, name: str, source: Path | bytes) -> None:
         """Write a file, whole, over what is there. Raises what the store raises."""
@@ -169,5 +169,6 @@ def _is_plain(name: str) -> bool:
     return _PART.fullmatch(name) is not None and name not in {".", ".."}
 
 
-def _told(error: Exception) -> Any:
+def told(error: Exception) -> str:
+    """What a store says, in one line."""
     return str(error).strip().partition("\n")[0][:300] or type(error).__name__

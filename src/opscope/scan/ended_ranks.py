@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.questions.findings import Accusation
+from opscope.scan.exchanges import IS_EXCHANGE
 
 if TYPE_CHECKING:
     from opscope.questions.tables import Tables
@@ -23,12 +24,11 @@ if TYPE_CHECKING:
 
 # The last operator of each process: whether it exchanges with other ranks, and whether it failed or
 # was under way.
-_LAST = """
-    SELECT process, max("index"),
-        arg_max(coalesce(phase = 'communication' OR op LIKE '%c10d%', false), "index"),
+_LAST = f"""
+    SELECT process, max("index"), arg_max(coalesce({IS_EXCHANGE}, false), "index"),
         arg_max(error IS NOT NULL, "index")
-    FROM calls WHERE level = 'operator' GROUP BY process
-"""
+    FROM calls c WHERE level = 'operator' GROUP BY process
+"""  # noqa: S608 - a constant of ours
 # What gloo, NCCL, HCCL and torch say where another rank is gone.
 _GONE = re.compile(
     r"DistBackendError|DistNetworkError|DistStoreError|gloo|NCCL|HCCL"

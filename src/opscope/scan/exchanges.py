@@ -23,19 +23,21 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
 BETWEEN_RANKS = "rank-mismatch"
+# SQL of calls c: whether one exchanges values with other ranks.
+IS_EXCHANGE = "(c.phase = 'communication' OR c.op LIKE '%c10d%')"
 _DEPTH = 6
 _MAX_RANKS = 1 << 20
-_CALLS = """
+_CALLS = f"""
     SELECT c.process, c.rank, c.step, c."index", c.op, c.name, c.args FROM calls c
-    WHERE (c.phase = 'communication' OR c.op LIKE '%c10d%') AND c.level = 'operator'
+    WHERE {IS_EXCHANGE} AND c.level = 'operator'
     ORDER BY c.rank, c."index"
-"""
-_TENSORS = """
+"""  # noqa: S608 - a constant of ours
+_TENSORS = f"""
     SELECT t.process, t."index", c.op, t.io, t.slot, t.dtype, t.shape, t.digest, t.l2norm, t.mean,
     t.size FROM tensors t
     JOIN calls c ON t.process = c.process AND t."index" = c."index" AND c.level = 'operator'
-        AND (c.phase = 'communication' OR c.op LIKE '%c10d%')
-"""
+        AND {IS_EXCHANGE}
+"""  # noqa: S608 - a constant of ours
 
 
 class Told(Protocol):

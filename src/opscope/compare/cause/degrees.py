@@ -299,7 +299,7 @@ class Degrees:
         if alone and not lacking:
             call, ranks = alone[0]
             words = [f"only rank {listed(ranks)} runs it"]
-        elif (wired := forward.wired_otherwise(mine, theirs)) and not lacking:
+        elif not lacking and (wired := forward.wired_otherwise(mine, theirs)):
             call, words = wired.call, [wired.words]
         words += self.odd.words(rows, whole)
         if not alone and self._given_otherwise(forward, site):

@@ -20,6 +20,8 @@ from opscope.operators.catalogue import family, traits_of
 NORMALISED = "norm"  # how a normalisation carries errors, in the catalogue
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from opscope.compare.pair.pairing import Pairing
@@ -165,27 +167,31 @@ class Forward:
 
     def before(self, calls: list[int]) -> list[int]:
         """The calls of the target on the way to some of a site, up to what is known to agree."""
-        side, waiting, seen = self._both.mine, list(calls), {*calls}
-        while waiting and len(seen) < MAX_REGION:
-            for made in self._above(side, waiting.pop()):
-                site = self._own.get(made)
-                agrees = site in self.theirs and self._known(site) <= self._both.limit
-                if made in seen or agrees:
-                    continue
-                seen.add(made)
-                waiting.append(made)
-        return sorted(seen - {*calls})
+
+        def parts(call: int) -> bool:
+            site = self._own.get(call)
+            return not (site in self.theirs and self._known(site) <= self._both.limit)
+
+        return sorted(self._back(self._both.mine, calls, parts) - {*calls})
 
     def around(self, call: int) -> tuple[int, ...]:
         """A call of golden, and those before it of which nothing is known."""
-        waiting, seen = [call], {call}
+
+        def unknown(call: int) -> bool:
+            site = self._places.get(call)
+            return site is None or bool(np.isnan(self._known(site)))
+
+        return tuple(sorted(self._back(self._both.theirs, [call], unknown)))
+
+    def _back(self, side: Wholes, calls: list[int], wanted: Callable[[int], bool]) -> set[int]:
+        """Calls, and those before them as far as all on the way are wanted."""
+        waiting, seen = list(calls), {*calls}
         while waiting and len(seen) < MAX_REGION:
-            for made in self._above(self._both.theirs, waiting.pop()):
-                site = self._places.get(made)
-                if made not in seen and (site is None or np.isnan(self._known(site))):
+            for made in self._above(side, waiting.pop()):
+                if made not in seen and wanted(made):
                     seen.add(made)
                     waiting.append(made)
-        return tuple(sorted(seen))
+        return seen
 
     def some_ranks(self, call: int) -> set[int]:
         """The ranks that run a call, where others of those that run its module do not."""
