@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import sysconfig
 import traceback
+from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
 
@@ -24,6 +25,7 @@ def inside(file: str, folder: str) -> bool:
     return file == folder or file.startswith(f"{folder}/")
 
 
+@lru_cache(maxsize=4096)
 def is_user(file: str) -> bool:
     """Whether a file is the user's own: not of Python, not installed, not generated."""
     if file.startswith("<"):

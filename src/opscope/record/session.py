@@ -78,6 +78,7 @@ class Session:
         self._quiet = 0.0
         self._handing = threading.RLock()  # a signal handler of the program may end a step too
         self._handed = 0.0
+        self._segment = max(1, (config.keep_last or 1 << 30) // 4)  # steps of the tables
         self._ended: list[
             tuple[int, bool]
         ] = []  # steps whose rows wait, and whether they have a finding
@@ -344,11 +345,14 @@ class Session:
         tensors: what has arrived by then is told by the thread that makes the calls, never by the
         writer's.
         """
-        segment = max(1, (self.config.keep_last or 1 << 30) // 4)
         alone = recorder.beneath is None and not exchanging()
         waited = time.monotonic() - self._handed
         return (
-            finding or step == 0 or not alone or (step + 1) % segment == 0 or waited >= STEP_SECONDS
+            finding
+            or step == 0
+            or not alone
+            or (step + 1) % self._segment == 0
+            or waited >= STEP_SECONDS
         )
 
     def _hand_over(self, recorder: Recorder) -> None:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -29,19 +31,18 @@ def segment_extremes(directory: Path, number: int) -> Range | None:
     indices, steps, operators = _calls(path)
     if not len(indices):
         return None
-    names = list(dict.fromkeys(operators))
-    numbers = {operator: number for number, operator in enumerate(names)}
+    numbers: defaultdict[Operator, int] = defaultdict(itertools.count().__next__)
     group = np.array([numbers[operator] for operator in operators], dtype=np.int64)
     order = np.argsort(indices, kind="stable")
-    totals = _Totals(len(names))
-    totals.calls += np.bincount(group, minlength=len(names))
+    totals = _Totals(len(numbers))
+    totals.calls += np.bincount(group, minlength=len(numbers))
     tensors = directory / segment_name("tensors", number)
     if tensors.exists():
         _add_tensors(tensors, totals, indices[order], group[order])
     return Range(
         int(steps.min()),
         int(steps.max()),
-        {name: totals.extremes(number) for number, name in enumerate(names)},
+        {name: totals.extremes(number) for name, number in numbers.items()},
     )
 
 
