@@ -20,7 +20,7 @@ def load_array(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]
     """Elements of the array of this key in a file, in their true type; a .bin, .txt or .csv is flat
     where it has no shape of its own.
     """
-    if not path.is_file():
+    if not _is_file(path):
         raise MissingValueError(f"{path}: is not there, or is no file")
     if path.suffix == ".npy":
         return read_npy(path, true=true)
@@ -35,6 +35,14 @@ def load_array(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]
     if path.suffix == ".csv":
         return read_csv(path, true=true)
     return _bin(path, true)
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file of this name is there; of a name that no file system takes it is not."""
+    try:
+        return path.is_file()
+    except OSError:
+        return False
 
 
 def _saved(path: Path, key: str) -> np.ndarray[Any, Any]:

@@ -7,6 +7,7 @@ first and the last ones: a scan of a clean run must not read the texts of every 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -28,20 +29,22 @@ EXPLODED = 1e4  # times the first norm, growing in every one of the last steps
 VANISHED = 1e-6  # of the first norm, falling in every one of the last steps, while the loss stays
 WARNED = 1e2
 FLAT_LOSS = 0.2
+VANISHING = "gradient-vanishing"
 # smallest normal float16: below it digits are lost, below 6e-8 everything
 HALF_NORMAL = 6.103515625e-05
 
 # The loss is what the gradient of ones is made like before backward begins.
 _LOSSES = """
-    SELECT c.step, max(t.max) FROM calls c JOIN tensors t ON t.process = c.process
+    SELECT c.rank, max(t.max) FROM calls c JOIN tensors t ON t.process = c.process
     AND t."index" = c."index"
-    WHERE c.rank = ? AND c.op LIKE 'aten::ones_like%' AND t.io = 'input' AND t.size = 1
-    AND t.max IS NOT NULL
-    GROUP BY c.step ORDER BY c.step
+    WHERE c.op LIKE 'aten::ones_like%' AND t.io = 'input' AND t.size = 1 AND t.max IS NOT NULL
+    GROUP BY c.rank, c.step ORDER BY c.rank, c.step
 """
 _CALL = (
     'SELECT name, op, module, phase, source FROM calls WHERE process = ? AND "index" = ? LIMIT 1'
 )
+
+Place = tuple[int, int, int]  # process, rank, step
 
 
 class GradientRow(msgspec.Struct, frozen=True):
@@ -92,11 +95,13 @@ def gradient_report(tables: Tables, spans: Spans) -> GradientReport:
     warnings += jump_warnings(
         tables, wanted, {norms.rank: (norms.steps, norms.norms) for norms in series}
     )
-    for norms in series:
-        kind, words = judge_norms(norms.steps, norms.norms)
-        if kind == "gradient-vanishing" and not _is_flat(
-            [loss for _, loss in tables.rows(_LOSSES, [norms.rank])]
-        ):
+    judged = [(norms, *judge_norms(norms.steps, norms.norms)) for norms in series]
+    losses: dict[int, list[float]] = defaultdict(list)
+    if any(kind == VANISHING for _, kind, _ in judged):
+        for rank, loss in tables.stream(_LOSSES):
+            losses[rank].append(loss)
+    for norms, kind, words in judged:
+        if kind == VANISHING and not _is_flat(losses[norms.rank]):
             continue  # a loss that fell took its gradients with it: that is what training is for
         if kind is not None and words is not None:
             findings.append(_finding(norms, kind, words, tables))
@@ -111,7 +116,9 @@ def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:
     """
     if not spans:
         return
-    ranges = [(place, first, last) for place, (first, last) in spans.items()]
+    ranges: dict[int, list[tuple[Place, int, int]]] = defaultdict(list)
+    for place, (first, last) in spans.items():
+        ranges[place[0]].append((place, first, last))
     names = (
         "process",
         "index",
@@ -129,16 +136,21 @@ def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:
     for batch in columns(tables.run, "tensors", names):
         index = batch["index"]
         low, high = (index.min(), index.max()) if len(index) else (0, -1)
-        for place, first, last in ranges:
-            if first <= high and last >= low:
-                rows = np.flatnonzero(
-                    (index >= first) & (index <= last) & (batch["process"] == place[0])
-                )
-                yield from _of_batch(batch, place, rows)
+        here = [
+            (place, first, last)
+            for process in np.unique(batch["process"]).tolist()
+            for place, first, last in ranges[process]
+            if first <= high and last >= low
+        ]
+        for place, first, last in here:
+            rows = np.flatnonzero(
+                (index >= first) & (index <= last) & (batch["process"] == place[0])
+            )
+            yield from _of_batch(batch, place, rows)
 
 
 def _of_batch(
-    batch: Mapping[str, NDArray[Any]], place: tuple[int, int, int], rows: NDArray[np.intp]
+    batch: Mapping[str, NDArray[Any]], place: Place, rows: NDArray[np.intp]
 ) -> Iterator[GradientRow]:
     known = ~np.ma.getmaskarray(batch["l2norm"])
     for row in rows[
@@ -211,7 +223,7 @@ def judge_norms(steps: Sequence[int], norms: Sequence[float]) -> tuple[str | Non
     if ratio >= EXPLODED and growing:
         return "gradient-explosion", words
     if ratio <= VANISHED and falling:
-        return "gradient-vanishing", words
+        return VANISHING, words
     if ratio >= WARNED and growing:
         return None, f"gradients grow: {words}"
     return None, None

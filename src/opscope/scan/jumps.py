@@ -20,14 +20,16 @@ Series = tuple[Sequence[int], Sequence[float]]  # steps and values
 JUMP = 1e3  # times the largest earlier value, which counts as at least 1
 BEGAN = 30.0  # times the norm of before: where the growth began
 
-_ONES = """SELECT process, "index" FROM calls WHERE rank = ? AND step IN (SELECT unnest(?)) AND op LIKE 'aten::ones_like%'"""  # noqa: E501
+_ONES = """
+    SELECT process, "index" FROM calls
+    WHERE op LIKE 'aten::ones_like%' AND (rank, step) IN (SELECT (unnest(?), unnest(?)))
+"""
 _LOSSES = """
-    SELECT c.step, max(abs(t.max)) FROM near_calls c JOIN near_tensors t ON t.process = c.process
-    AND t."index" = c."index"
-    WHERE c.rank = ? AND (c.process, c."index") IN (SELECT (process, "index") FROM wanted)
-    AND t.io = 'input' AND t.size = 1
-      AND t.max IS NOT NULL
-    GROUP BY c.step ORDER BY c.step
+    SELECT c.rank, c.step, max(abs(t.max)) FROM near_calls c
+    JOIN near_tensors t ON t.process = c.process AND t."index" = c."index"
+    WHERE (c.process, c."index") IN (SELECT (process, "index") FROM wanted)
+    AND t.io = 'input' AND t.size = 1 AND t.max IS NOT NULL
+    GROUP BY c.rank, c.step ORDER BY c.rank, c.step
 """
 _UPDATES = """
     SELECT c.name, c.source, o.tensor_name, i.l2norm, o.l2norm
@@ -73,8 +75,9 @@ def jump_warnings(
     step.
     """
     lines = []
-    for rank, wanted in steps.items():
-        rows = _losses(tables, rank, wanted)
+    losses = _losses(tables, steps)
+    for rank in steps:
+        rows = losses[rank]
         series = {
             "the loss": ([step for step, _ in rows], [value for _, value in rows]),
             "the norm of all gradients": norms.get(rank, ((), ())),
@@ -91,18 +94,21 @@ def jump_warnings(
     return lines
 
 
-def _losses(tables: Tables, rank: int, steps: Sequence[int]) -> list[tuple[int, float]]:
-    """The largest loss of each step: what the gradient of ones is made like before backward
-    begins.
+def _losses(
+    tables: Tables, steps: Mapping[int, Sequence[int]]
+) -> Mapping[int, Sequence[tuple[int, float]]]:
+    """Of each rank the steps with their largest loss: what the gradient of ones is made like before
+    backward begins.
     """
-    ones = merged(
-        [np.array([key(*call) for call in tables.rows(_ONES, [rank, list(steps)])], dtype=np.int64)]
-    )
-    return (
-        [(step, value) for step, value in tables.rows(_LOSSES, [rank], wanted=ones)]
-        if ones.size
-        else []
-    )
+    found: dict[int, list[tuple[int, float]]] = {rank: [] for rank in steps}
+    places = [(rank, step) for rank, each in steps.items() for step in each]
+    given = [[rank for rank, _ in places], [step for _, step in places]]
+    calls = [key(*call) for call in tables.rows(_ONES, given)] if places else []
+    if calls:
+        wanted = merged([np.array(calls, dtype=np.int64)])
+        for rank, step, value in tables.rows(_LOSSES, wanted=wanted):
+            found[rank].append((step, value))
+    return found
 
 
 def _beginning(tables: Tables, rank: int, step: int) -> str:
