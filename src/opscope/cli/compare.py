@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import note
-from opscope.cli.options import EVERYTHING, Json, Selected
+from opscope.cli.options import EVERYTHING, Engine, Json, Selected
 from opscope.cli.printing import INCOMPLETE, tell_page
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
@@ -61,6 +61,7 @@ def compare(  # noqa: PLR0913 - one for each option
     ] = "stored",
     metric: Annotated[list[str] | None, Parameter(help=OWN_METRIC)] = None,
     fail_on: Annotated[Literal["any", "divergence", "never"], Parameter(help=FAIL_ON)] = "any",
+    executor: Engine = None,
     selection: Selected = EVERYTHING,
 ) -> int:
     """Align two runs, whatever wrote them, and name the operator where they part.
@@ -77,8 +78,13 @@ def compare(  # noqa: PLR0913 - one for each option
     """
     from opscope.compare.api import Policy
     from opscope.compare.api import compare as ask
+    from opscope.engine.executors import executor_of
     from opscope.formats.registry import open_run
 
+    if executor is not None and (output is not None or metric):
+        raise UsageError(
+            "--executor sends back findings, no rows: it goes with neither -o nor --metric"
+        )
     if output is not None:
         from opscope.view.compare_files import check_output, free_file, write_comparison
 
@@ -91,19 +97,29 @@ def compare(  # noqa: PLR0913 - one for each option
         reference=None if reference is None else open_run(reference),
         noise=None if noise_run is None else open_run(noise_run),
     )
-    with Progress() as progress:
-        comparison = ask(open_run(target), open_run(golden), policy, progress=progress)
-    document = msgspec.structs.replace(comparison.document, runs=(target, golden))
+    comparison = None
+    with executor_of(executor) as pool, Progress() as progress:
+        sides = open_run(target), open_run(golden)
+        if pool is None:
+            comparison = ask(*sides, policy, progress=progress)
+            document = comparison.document
+        else:
+            from opscope.compare.distributed import compare_by
+
+            document = compare_by(pool, *sides, policy, progress=progress)
+    document = msgspec.structs.replace(document, runs=(target, golden))
     if json:
         from opscope.report.json import json_text
 
-        print(json_text(document if not own else _with_metrics(document, comparison, own)))
+        if own and comparison is not None:
+            document = _with_metrics(document, comparison, own)
+        print(json_text(document))
     else:
         from opscope.report.compare_terminal import print_comparison
 
         print_comparison(document)
         tell_page(target, golden)
-    if output is not None:
+    if output is not None and comparison is not None:
         free = free_file(output)
         if free != output:
             note(f"{output} exists; written to {free}")

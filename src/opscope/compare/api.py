@@ -54,13 +54,15 @@ from opscope.version import VERSION
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from opscope.compare.cause.collectives import Place
     from opscope.compare.pair.mapping import Mapping
     from opscope.run.selection import Selection
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """How to compare: a user's mapping of names, whether to read stored values, a third run of
-    higher precision, and one that differs from golden in rounding alone (noise).
+    higher precision, one that differs from golden in rounding alone (noise), and collectives into
+    which ranks that are in neither run put what differs (elsewhere).
     """
 
     mapping: Mapping | None = None
@@ -68,6 +70,7 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     reference: Run | None = None
     noise: Run | None = None
     selection: Selection | None = None
+    elsewhere: frozenset[Place] = frozenset()
 
 
 _READ, _FOLLOWED, _ALIGNED, _MEASURED, _SEARCHED = 5, 55, 65, 80, 95  # percent of the time, about
@@ -86,6 +89,17 @@ def compare(
     known dump. Raises FormatError for what cannot be read and UsageError for a mapping that fits
     neither.
     """
+    return searched(target, golden, policy, progress=progress)[0]
+
+
+def searched(
+    target: Run | str | os.PathLike[str],
+    golden: Run | str | os.PathLike[str],
+    policy: Policy | None = None,
+    *,
+    progress: Progress = nobody,
+) -> tuple[Comparison, Search]:
+    """The same, and the search that found the causes."""
     chosen = Policy() if policy is None else policy
     told = percent(progress, "compare")
     pairing = pair_runs(open_run(target), open_run(golden), chosen, told)
@@ -95,7 +109,7 @@ def compare(
         pairing = msgspec.structs.replace(pairing, rows=rows)
     told(_MEASURED)
     measures = measure(pairing)
-    search = Search(pairing, measures, Arguments(pairing).differing)
+    search = Search(pairing, measures, Arguments(pairing).differing, chosen.elsewhere)
     causes = without_batch(pairing, sure_of_levels(pairing, search.run()))
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
     pairing, causes = across_degrees(*judged(pairing, causes))
@@ -113,7 +127,7 @@ def compare(
         document = with_drift(
             document, pairing, pair_runs(chosen.noise, pairing.golden.run, Policy())
         )
-    return Comparison(pairing, measures, causes, measured, document)
+    return Comparison(pairing, measures, causes, measured, document), search
 
 
 def _first_causes(pairing: Pairing, causes: Sequence[Cause]) -> dict[int, int]:

@@ -10,7 +10,7 @@ no more ranks than that all are beside each other, as in one process.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from opscope.run.progress import Progress
     from opscope.run.protocol import Run
-    from opscope.run.schema import Process
 
 BLOCK = 16  # ranks beside the first one of their group
 MAX_TOGETHER = 16  # processes that one task reads
@@ -68,10 +67,7 @@ def scan_by(executor: Executor, run: Run, asked: Asked, progress: Progress) -> P
         known = msgspec.structs.replace(asked, elsewhere=elsewhere)
         found.update(_parts(executor, again, known, told))
     groups = {_spread(one) for answer in found.values() for one in answer.groups}
-    blocks = [
-        _work(run, block)
-        for block in blocks_of(groups, sorted({process.rank for process in _ranks(run)}))
-    ]
+    blocks = [_work(run, block) for block in blocks_of(groups, sorted(run.directories_by_rank))]
     apart = _parts(executor, blocks, asked, told)
     whole = together([answer.part for answer in (*found.values(), *apart.values())])
     problems = dict.fromkeys((*whole.problems, *run.gaps))
@@ -139,25 +135,12 @@ def _chunks(run: NativeRun) -> Iterator[Work]:
         yield Work(run.info.path, tuple(names[start : start + size]))
 
 
-def _ranks(run: NativeRun) -> list[Process]:
-    """Processes that are ranks: launchers know of no world."""
-    known = [process for process in run.processes if process.world is not None]
-    return known or list(run.processes)
-
-
 def _work(run: NativeRun, ranks: tuple[int, ...]) -> Work:
     """The task that compares these ranks; how a job ended its launchers know."""
-    by_rank = _directories(run)
+    by_rank = run.directories_by_rank
     launchers = [process.directory for process in run.processes if process.world is None]
     names = [name for rank in ranks for name in by_rank.get(rank, ())]
     return Work(run.info.path, tuple(dict.fromkeys((*names, *launchers[:BLOCK]))), ranks)
-
-
-def _directories(run: NativeRun) -> Mapping[int, Sequence[str]]:
-    found: dict[int, list[str]] = defaultdict(list)
-    for process in _ranks(run):
-        found[process.rank].append(process.directory)
-    return found
 
 
 def _bounded(part: Part, most: int) -> Part:

@@ -17,9 +17,13 @@ from opscope.compare.side.hashes import distinct
 from opscope.judge.operators import is_collective
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from opscope.compare.side.columns import Side
+
+Place = tuple[int, str, int]  # of a collective: step, operator, its number among these there
 
 
 class Collectives:
@@ -28,7 +32,7 @@ class Collectives:
     """
 
     def __init__(self, side: Side) -> None:
-        self._calls = side.calls
+        self._side, self._calls = side, side.calls
         self.flags = side.which(side.calls.op, is_collective) | side.which(
             side.calls.phase, lambda phase: phase == "communication"
         )
@@ -46,13 +50,35 @@ class Collectives:
         number within the step.
         """
         rank, step = int(self._calls.rank[call]), int(self._calls.step[call])
-        number = int(np.count_nonzero(self._alike(call, rank, step) < call))
+        number = self._number(call)
         found = {}
         for other in distinct(self._calls.rank).tolist():
             met = self._alike(call, other, step) if other != rank else np.empty(0, dtype=np.int64)
             if len(met) > number:
                 found[other] = int(met[number])
         return found
+
+    def place(self, call: int) -> Place:
+        """Where a collective stands, in words that every rank of the run has for it."""
+        op = self._side.words.get(int(self._calls.op[call]), "")
+        return int(self._calls.step[call]), op, self._number(call)
+
+    def first_of_each_rank(self, calls: Iterable[int]) -> frozenset[Place]:
+        """Places of those collectives of these calls that stand in the first step that their rank
+        has of them.
+        """
+        chosen = np.array([call for call in calls if self.flags[call]], dtype=np.int64)
+        ranks, steps = self._calls.rank[chosen], self._calls.step[chosen]
+        first = {rank: steps[ranks == rank].min() for rank in distinct(ranks).tolist()}
+        return frozenset(
+            self.place(call)
+            for call, rank, step in zip(chosen.tolist(), ranks.tolist(), steps, strict=True)
+            if step == first[rank]
+        )
+
+    def _number(self, call: int) -> int:
+        rank, step = int(self._calls.rank[call]), int(self._calls.step[call])
+        return int(np.count_nonzero(self._alike(call, rank, step) < call))
 
     def _alike(self, call: int, rank: int, step: int) -> NDArray[np.int64]:
         calls = self._calls

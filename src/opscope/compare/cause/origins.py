@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.collectives import Collectives
+from opscope.compare.cause.collectives import Collectives, Place
 from opscope.compare.cause.flags import Signs
 from opscope.compare.cause.optimizer_updates import Updates
 from opscope.compare.cause.parameter_shapes import Shapes
@@ -71,13 +71,17 @@ class Cause(msgspec.Struct, frozen=True):
 
 class Search:
     """Finds the causes of a pairing. differing says of two calls' arguments how they differ, ""
-    when they do not.
+    when they do not; elsewhere are collectives into which ranks that are not here put what differs.
     """
 
     def __init__(
-        self, pairing: Pairing, measures: Measures, differing: Callable[[int, int], str]
+        self,
+        pairing: Pairing,
+        measures: Measures,
+        differing: Callable[[int, int], str],
+        elsewhere: frozenset[Place] = frozenset(),
     ) -> None:
-        self.pairing, self.measures = pairing, measures
+        self.pairing, self.measures, self._elsewhere = pairing, measures, elsewhere
         self.calls = pairing.target.calls
         self._differing = differing
         self.causes: list[Cause] = []
@@ -211,11 +215,11 @@ class Search:
         """Whether a collective only hands on what another rank put in: there, a difference stands
         before the same collective.
         """
-        if (
-            cause.kind not in {COMPUTED, AMPLIFIED}
-            or len(self._signs.first_difference) < 2
-            or not self._collectives.flags[cause.target]
-        ):
+        if cause.kind not in {COMPUTED, AMPLIFIED} or not self._collectives.flags[cause.target]:
+            return False
+        if self._elsewhere and self._collectives.place(cause.target) in self._elsewhere:
+            return True
+        if len(self._signs.first_difference) < 2:
             return False
         met = self._collectives.partners(cause.target)
         return any(
@@ -223,6 +227,14 @@ class Search:
             for rank, first in self._signs.first_difference.items()
             if rank in met
         )
+
+    @property
+    def sent(self) -> frozenset[Place]:
+        """Collectives into which a rank put what differs, in the first step in which it did."""
+        rows = self.pairing.rows
+        put_in = rows.target_call[self._signs.unequal & ~rows.output & (rows.target >= 0)]
+        calls = distinct(put_in[put_in >= 0])
+        return self._collectives.first_of_each_rank(calls[self.calls.leaf[calls]].tolist())
 
     def _put_in_unequal(self, call: int) -> bool:
         return any(

@@ -75,7 +75,7 @@ def findings_of(
     rest = [block for block in blocks if not (block.calls & caused[0 if block.target else 1])]
     rest = [block for block in rest if not block.calls <= pairing.dead[0 if block.target else 1]]
     structural = [book.structural(block) for block in rest[: MAX_FINDINGS - len(origins)]]
-    return _once([*origins, *structural])
+    return once([*origins, *structural])
 
 
 def _collapsed(pairing: Pairing, causes: Sequence[Cause]) -> list[tuple[Cause, list[Cause]]]:
@@ -458,7 +458,7 @@ def _confidence(cause: Cause, call: Call, evidence: dict[str, Any]) -> str:
     )
 
 
-def _once(found: Sequence[Finding]) -> tuple[Finding, ...]:
+def once(found: Sequence[Finding]) -> tuple[Finding, ...]:
     """One finding for each operator and place; where it comes back, in later steps or for other
     parameters, is evidence of the first.
     """

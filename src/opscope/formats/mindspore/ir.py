@@ -275,7 +275,7 @@ def _sizes(text: str) -> tuple[int, ...] | None:
         sizes = tuple(int(part) for part in text.split(",") if part.strip())
     except ValueError:
         return None
-    return sizes if all(size >= 0 for size in sizes) else None
+    return sizes if all(0 <= size < 1 << 63 for size in sizes) else None
 
 
 def _parameter(key: str, name: str, text: str) -> GraphParameter:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -136,6 +137,17 @@ class NativeRun(Relations):
     def processes(self) -> tuple[Process, ...]:
         """The processes, as their process.json say."""
         return tuple(reader.process for reader in self._processes)
+
+    @property
+    def directories_by_rank(self) -> Mapping[int, Sequence[str]]:
+        """Names of the directories of each rank. A launcher knows of no world, and is no rank where
+        others are.
+        """
+        ranks = [process for process in self.processes if process.world is not None]
+        found: dict[int, list[str]] = defaultdict(list)
+        for process in ranks or self.processes:
+            found[process.rank].append(process.directory)
+        return found
 
     @property
     def problems(self) -> tuple[str, ...]:

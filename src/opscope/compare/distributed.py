@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A comparison by many workers: each holds some ranks of the target against the same ranks of
+golden, where they lie, and sends back what it found, in the order of the program.
+
+A difference reaches other ranks through collectives alone. So a rank that accuses a collective is
+asked a second time, once it is known into which of them ranks of other workers put what differs.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.compare.api import Policy, searched
+from opscope.compare.cause.collectives import Collectives, Place
+from opscope.compare.tell.findings import MAX_FINDINGS, once
+from opscope.engine.executors import answers
+from opscope.errors import OpscopeError, UsageError
+from opscope.judge.operators import is_collective
+from opscope.run.finding import Document, Finding
+from opscope.run.progress import nobody, percent
+from opscope.run.selection import Selection
+from opscope.run.store.reader import NativeRun
+from opscope.run.store.remote import open_part
+from opscope.version import VERSION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from concurrent.futures import Executor
+
+    from opscope.compare.tell.comparison import Comparison
+    from opscope.run.progress import Progress
+    from opscope.run.protocol import Run
+
+MAX_TOGETHER = 16  # ranks that one task reads
+MOST_ROWS = 400_000  # of tensors, that one task reads where it has several ranks
+MAX_WARNINGS = 32
+
+Order = tuple[bool, int, int, int]  # structural, step, collectives before it, index
+
+
+class Work(msgspec.Struct, frozen=True):
+    """Some ranks of both runs, by the directories of their processes."""
+
+    runs: tuple[str, str]
+    ranks: tuple[int, ...]
+    directories: tuple[tuple[str, ...], tuple[str, ...]]
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """What is asked of each worker."""
+
+    values: bool = True
+    selection: Selection | None = None
+    elsewhere: tuple[Place, ...] = ()
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What a worker sends: its document, where each finding stands, and into which collectives its
+    ranks put what differs.
+    """
+
+    document: Document
+    orders: tuple[Order, ...] = ()
+    sent: tuple[Place, ...] = ()
+    received: bool = False
+
+
+def compare_by(
+    executor: Executor,
+    target: Run,
+    golden: Run,
+    policy: Policy | None = None,
+    *,
+    progress: Progress = nobody,
+) -> Document:
+    """The document of a comparison of the same ranks of two runs.
+
+    UsageError for runs that are not opscope's own, have other ranks, or are to be compared by a
+    mapping or beside a third run.
+    """
+    chosen = Policy() if policy is None else policy
+    sides = _own(target), _own(golden)
+    works = list(_works(*sides))
+    if chosen.mapping is not None or chosen.reference is not None or chosen.noise is not None:
+        raise UsageError("--executor takes no mapping and no third run: leave it out for them")
+    asked, told = Asked(chosen.values, chosen.selection), percent(progress, "compare")
+    found = _parts(executor, works, asked, told)
+    sent = frozenset(place for answer in found.values() for place in answer.sent)
+    again = [work for work, answer in found.items() if answer.received]
+    if again and sent and len(works) > 1:
+        known = msgspec.structs.replace(asked, elsewhere=tuple(sorted(sent)))
+        found.update(_parts(executor, again, known, told))
+    return _together(sides, list(found.values()))
+
+
+def _own(run: Run) -> NativeRun:
+    if not isinstance(run, NativeRun):
+        raise UsageError(
+            f"{run.info.path}: --executor reads opscope's own runs, this is of {run.info.format}"
+        )
+    return run
+
+
+def _works(target: NativeRun, golden: NativeRun) -> Iterator[Work]:
+    """All ranks, some for each task."""
+    sides = target.directories_by_rank, golden.directories_by_rank
+    both = sorted(sides[0].keys() & sides[1].keys())
+    sizes = [
+        max((process.world or 1 for process in run.processes), default=0)
+        for run in (target, golden)
+    ]
+    if sizes[0] != sizes[1] or not both:
+        raise UsageError(
+            f"--executor holds each rank against golden's own; {target.info.path} is of "
+            f"{sizes[0]} ranks, {golden.info.path} of {sizes[1]}: compare them without it"
+        )
+    rows = {
+        process.directory: process.rows.get("tensors", MOST_ROWS) for process in target.processes
+    }
+    most = max(1, min(MAX_TOGETHER, len(both) // 64))
+    chosen: list[int] = []
+    for rank in both:
+        held = sum(rows[name] for one in (*chosen, rank) for name in sides[0][one])
+        if chosen and (len(chosen) == most or held > MOST_ROWS):
+            yield _work(target, golden, chosen)
+            chosen = []
+        chosen.append(rank)
+    if chosen:
+        yield _work(target, golden, chosen)
+
+
+def _work(target: NativeRun, golden: NativeRun, ranks: Sequence[int]) -> Work:
+    def directories(by_rank: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
+        return tuple(name for rank in ranks for name in by_rank[rank])
+
+    return Work(
+        (target.info.path, golden.info.path),
+        tuple(ranks),
+        (directories(target.directories_by_rank), directories(golden.directories_by_rank)),
+    )
+
+
+def _parts(
+    executor: Executor, works: Sequence[Work], asked: Asked, told: Callable[[int], None]
+) -> dict[Work, Answer]:
+    """Answers to these tasks; one that got none makes the comparison incomplete."""
+    found: dict[Work, Answer] = {}
+    tasks = {msgspec.msgpack.encode(work): work for work in works}
+    for task, answer in answers(executor, compare_work, tasks, msgspec.msgpack.encode(asked)):
+        work = tasks[task]
+        found[work] = (
+            _lost(work, answer)
+            if isinstance(answer, str)
+            else msgspec.msgpack.decode(answer, type=Answer)
+        )
+        told(100 * len(found) // len(works))
+    return found
+
+
+def compare_work(task: bytes, asked: bytes) -> bytes:
+    """The task of a worker: a Work and what is asked, as msgpack; answers an Answer."""
+    work = msgspec.msgpack.decode(task, type=Work)
+    wanted = msgspec.msgpack.decode(asked, type=Asked)
+    policy = Policy(
+        values=wanted.values, selection=wanted.selection, elsewhere=frozenset(wanted.elsewhere)
+    )
+    try:
+        target, golden = map(open_part, work.runs, work.directories)
+        comparison, search = searched(target, golden, policy)
+        findings = comparison.document.findings
+        answer = Answer(
+            comparison.document,
+            tuple(_order(comparison, finding) for finding in findings),
+            tuple(sorted(search.sent)),
+            any(finding.op is not None and is_collective(finding.op) for finding in findings),
+        )
+    except (OpscopeError, OSError) as error:
+        answer = _lost(work, str(error))
+    return msgspec.msgpack.encode(answer)
+
+
+def _order(comparison: Comparison, finding: Finding) -> Order:
+    """Where a finding stands among those of all ranks, which have their collectives for a clock."""
+    golden = finding.evidence[0].get("side") == "golden"
+    side = comparison.pairing.golden if golden else comparison.pairing.target
+    index = -1 if finding.index is None else finding.index
+    place = np.flatnonzero((side.calls.rank == finding.rank) & (side.calls.index == index))
+    met = int(Collectives(side).before[place[0]]) if len(place) else 0
+    return finding.kind == "structural-difference", finding.step, met, index
+
+
+def _lost(work: Work, why: str) -> Answer:
+    named = ", ".join(map(str, work.ranks[:8])) + (", …" if len(work.ranks) > 8 else "")
+    line = f"{work.runs[0]}: rank {named} was not compared: {why}"
+    return Answer(
+        Document(opscope=VERSION, verb="compare", complete=False, summary={"warnings": [line]})
+    )
+
+
+def _gaps(sides: tuple[NativeRun, NativeRun]) -> Iterator[str]:
+    """Ranks that only one side has, and processes that are missing."""
+    for word, side, other in (("target", *sides), ("golden", *sides[::-1])):
+        yield from (f"{word}: {line}" for line in side.gaps)
+        lost = sorted(other.directories_by_rank.keys() - side.directories_by_rank.keys())
+        if lost:
+            named = ", ".join(map(str, lost[:8])) + (", …" if len(lost) > 8 else "")
+            yield f"{word} has no rank {named}"
+
+
+def _together(sides: tuple[NativeRun, NativeRun], parts: Sequence[Answer]) -> Document:
+    """Several ranks' documents as one."""
+    gaps = list(_gaps(sides))
+    ordered = sorted(
+        (one for part in parts for one in zip(part.orders, part.document.findings, strict=True)),
+        key=lambda one: (*one[0], one[1].rank),
+    )
+    findings = once([finding for _, finding in ordered])[:MAX_FINDINGS]
+    summaries = [part.document.summary for part in parts]
+    told = (line for summary in summaries for line in summary["warnings"])
+    lines = dict.fromkeys((*gaps, *told))
+    warnings = list(lines)[:MAX_WARNINGS]
+    if len(lines) > MAX_WARNINGS:
+        warnings.append(f"{len(lines) - MAX_WARNINGS} more warnings were left out")
+    return Document(
+        opscope=VERSION,
+        verb="compare",
+        runs=(sides[0].info.path, sides[1].info.path),
+        verdict="found" if findings else "clean",
+        complete=not gaps and all(part.document.complete for part in parts),
+        findings=findings,
+        summary={"warnings": warnings, **_counted(summaries)},
+    )
+
+
+def _counted(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Counts of all ranks together."""
+    told = [summary for summary in summaries if "calls" in summary]
+    sides = ("target", "golden")
+    return {
+        "two_models": any(summary["two_models"] for summary in told),
+        **{
+            word: {key: sum(summary[word][key] for summary in told) for key in told[0][word]}
+            for word in ("calls", "tensors")
+            if told
+        },
+        "ranks": {
+            side: sorted({rank for summary in told for rank in summary["ranks"][side]})
+            for side in sides
+        },
+        "steps": {
+            side: max((summary["steps"][side] for summary in told), default=0) for side in sides
+        },
+    }
