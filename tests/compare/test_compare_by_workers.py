@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 from tests.compare.test_compare_rows import ranks
-from tests.scale.here import Here
 from tests.scale.job import Plan, planned, write_job
 
 from opscope.cli import main
@@ -18,6 +17,7 @@ from opscope.compare import distributed
 from opscope.compare.api import Policy, compare
 from opscope.compare.distributed import compare_by
 from opscope.compare.pair.mapping import Mapping
+from opscope.engine.executors import InThisProcess
 from opscope.errors import UsageError
 from opscope.formats.registry import open_run
 from opscope.report.json import json_text
@@ -31,7 +31,7 @@ from opscope.run.store.writer import ProcessWriter
 
 
 def by_workers(target: Path, golden: Path, policy: Policy | None = None) -> Document:
-    return compare_by(Here(), open_run(target), open_run(golden), policy)
+    return compare_by(InThisProcess(), open_run(target), open_run(golden), policy)
 
 
 def plain(document: Document) -> Any:
@@ -127,7 +127,7 @@ def test_other_ranks_and_third_runs_are_refused(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="no third run"):
             by_workers(one, one, policy)
     with pytest.raises(UsageError, match="opscope's own runs"):
-        compare_by(Here(), ranks((1, 2), 3), open_run(one))
+        compare_by(InThisProcess(), ranks((1, 2), 3), open_run(one))
 
 
 def test_the_command_takes_an_executor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from opscope.engine.executors import InThisProcess
 from opscope.report.json import json_text
 from opscope.run.finding import Document
-from opscope.scan import distributed
+from opscope.scan import api, distributed
 from opscope.scan.api import scan
 from opscope.scan.distributed import blocks_of
-from tests.scale.here import Here
+from opscope.scan.part import Part
 from tests.scale.job import FAULTS, Plan, planned, write_job
 
 MANY = 20  # ranks, more than are looked at together
@@ -37,6 +38,21 @@ PLACES = {
 }
 
 
+class Here(InThisProcess):
+    """Keeps the size of every answer."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        def counted() -> Any:
+            answer = fn(*args, **kwargs)
+            self.sent.append(len(answer))
+            return answer
+
+        return super().submit(counted)
+
+
 def named(document: Document, plan: Plan) -> bool:
     """Whether the first finding is the planted fault: rank, step and line."""
     first = document.findings[0]
@@ -54,6 +70,23 @@ def test_workers_find_what_one_process_finds(fault: str | None, tmp_path: Path) 
     assert json.loads(json_text(scan(run, executor=Here()))) == json.loads(json_text(alone))
     assert alone.verdict == ("clean" if fault is None else "found")
     assert fault is None or named(alone, plan)
+
+
+def test_a_job_of_very_many_ranks_is_read_in_parts_in_any_case(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planned("no_exchange", ranks=MANY, steps=4, layers=1, seed=5)
+    run, _ = write_job(tmp_path / "run", plan)
+    monkeypatch.setattr(api, "MANY", MANY - 1)
+    read, by = [], distributed.scan_by
+
+    def parts(*given: Any) -> Part:
+        read.append(given)
+        return by(*given)
+
+    monkeypatch.setattr(distributed, "scan_by", parts)
+    assert named(scan(run), plan)
+    assert len(read) == 1
 
 
 @pytest.mark.parametrize("fault", [None, "nan_forward", "no_exchange"])

@@ -10,10 +10,12 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from opscope.engine.executors import InThisProcess
 from opscope.formats.registry import open_run
 from opscope.questions.tables import open_tables
 from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
+from opscope.run.store.reader import NativeRun
 from opscope.scan.part import Asked, Part, scan_part
 from opscope.scan.summary import (
     ended_steps,
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 
     from opscope.run.protocol import Run
     from opscope.run.selection import Selection
+
+MANY = 64  # processes, beyond which one pass over all would take memory without bound
 
 
 def scan(
@@ -48,10 +52,13 @@ def scan(
     summary.warnings, and patterns of it that match nothing named there. Origins that a guard of the
     program removed are counted in summary.hidden, findings only with show_hidden. complete is false
     when the run has problems, or holds no call since all were hidden by compilation. executor: who
-    reads the ranks of one of opscope's own runs, some of them each (scan.distributed). Raises
-    FormatError for a table that cannot be read.
+    reads the ranks of one of opscope's own runs, some of them each (scan.distributed); those of a
+    job of many are read that way in any case, so that memory is bounded. Raises FormatError for a
+    table that cannot be read.
     """
     opened, asked = open_run(run), Asked(selection, show_hidden)
+    if executor is None and isinstance(opened, NativeRun) and len(opened.processes) > MANY:
+        executor = InThisProcess()
     if executor is not None:
         from opscope.scan.distributed import scan_by
 
