@@ -20,6 +20,7 @@ import msgspec
 import xxhash
 
 from opscope.run.arrow import encode_columns
+from opscope.run.finding import Document
 from opscope.run.schema import TABLES, Process
 from opscope.run.store.layout import create_run, seal_run
 from opscope.run.store.writer import ProcessWriter
@@ -38,6 +39,20 @@ FAULTS = (
     "other_epsilon",  # one rank runs a layer norm with another eps
     "other_result",  # one rank's kernel gives something else of the same bits
 )
+PLACES = {  # lines of the program at which each is to be named
+    "nan_forward": "12",
+    "inf_forward": "12",
+    "half_overflow": "12",
+    "nan_backward": "12",
+    "nan_optimizer": "18",
+    "nan_data": "12",
+    "nan_reduced": "16",
+    "weights_part": "18",
+    "gradients_part": "17",
+    "no_exchange": "16 18",
+    "other_epsilon": "13",
+    "other_result": "11",
+}
 MADE = (("nan_forward", "nan"), ("inf_forward", "inf"), ("half_overflow", "inf"))
 PARTING = ("weights_part", "gradients_part", "no_exchange")
 
@@ -354,6 +369,15 @@ def write_job(out: Path, plan: Plan) -> tuple[Path, int]:
     rows = sum(write_rank(run, plan, rank) for rank in range(plan.ranks))
     seal_run(run)
     return run, rows
+
+
+def named(document: Document, plan: Plan) -> bool:
+    """Whether the first finding is the planted fault: rank, step and line."""
+    first = document.findings[0]
+    step = 0 if plan.fault == "other_epsilon" else plan.step  # which it is in every step
+    lines = [f"/job/train.py:{line}" for line in PLACES[plan.fault or ""].split()]
+    odd = first.evidence[0].get("odd_ranks", [first.rank])
+    return (list(odd), first.step) == ([plan.rank], step) and first.source in lines
 
 
 def main() -> None:

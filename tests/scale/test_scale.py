@@ -14,28 +14,13 @@ import pytest
 
 from opscope.engine.executors import InThisProcess
 from opscope.report.json import json_text
-from opscope.run.finding import Document
 from opscope.scan import api, distributed
 from opscope.scan.api import scan
 from opscope.scan.distributed import blocks_of
 from opscope.scan.part import Part
-from tests.scale.job import FAULTS, Plan, planned, write_job
+from tests.scale.job import FAULTS, named, planned, write_job
 
 MANY = 20  # ranks, more than are looked at together
-PLACES = {
-    "nan_forward": "12",
-    "inf_forward": "12",
-    "half_overflow": "12",
-    "nan_backward": "12",
-    "nan_optimizer": "18",
-    "nan_data": "12",
-    "nan_reduced": "16",
-    "weights_part": "18",
-    "gradients_part": "17",
-    "no_exchange": "16 18",
-    "other_epsilon": "13",
-    "other_result": "11",
-}
 
 
 class Here(InThisProcess):
@@ -51,15 +36,6 @@ class Here(InThisProcess):
             return answer
 
         return super().submit(counted)
-
-
-def named(document: Document, plan: Plan) -> bool:
-    """Whether the first finding is the planted fault: rank, step and line."""
-    first = document.findings[0]
-    step = 0 if plan.fault == "other_epsilon" else plan.step  # which it is in every step
-    lines = [f"/job/train.py:{line}" for line in PLACES[plan.fault or ""].split()]
-    odd = first.evidence[0].get("odd_ranks", [first.rank])
-    return (list(odd), first.step) == ([plan.rank], step) and first.source in lines
 
 
 @pytest.mark.parametrize("fault", [None, *FAULTS])
