@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from opscope.formats.settings.problem import Problem
+from opscope.run.printable import printable
 
 
 def _integer(value: object) -> bool:
@@ -127,6 +128,7 @@ def _check_value(value: object, key: Key, place: str) -> list[Problem]:
 
 
 def _place(at: str, name: str) -> str:
+    name = printable(name)
     return f"{at}.{name}" if at else name
 
 
