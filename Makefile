@@ -81,7 +81,7 @@ lint: build
 # Each real producer has an environment of its own, .venv-NAME, made from tests/interop/NAME.txt; the tests are told by variables.
 interop: build $(PRODUCERS:%=.venv-%/.ready)
 	env $(foreach name,$(PRODUCERS),OPSCOPE_$(shell echo $(name) | tr a-z A-Z)_PYTHON=$(CURDIR)/.venv-$(name)/bin/python) \
-		$(BIN)/python -m pytest -m interop
+		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m interop
 
 .venv-%/.ready: tests/interop/%.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*

@@ -29,8 +29,9 @@ LAUNCH = [
 ]
 
 
-def record(fault: str, to: Path) -> Path:
-    command = [sys.executable, "-m", "opscope", "run", "-o", str(to), "--", *LAUNCH, fault]
+def record(fault: str, to: Path, *options: str) -> Path:
+    opscope = [sys.executable, "-m", "opscope", "run", "-o", str(to), *options]
+    command = [*opscope, "--", *LAUNCH, fault]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
     return to
@@ -59,6 +60,16 @@ def test_scan_names_the_call_at_which_ranks_go_apart(
     first = scanned(record(fault, tmp_path / "run"), capsys)["findings"][0]
     assert (first["kind"], first["op"], first["step"], first["rank"]) == ("rank-mismatch", *place)
     assert any(says in reason for reason in first["reasons"]), first["reasons"]
+
+
+@pytest.mark.parametrize(("fault", "step"), [("none", None), ("weight", 1)])
+def test_digests_are_enough_to_say_which_rank_parted_first(
+    fault: str, step: int | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = scanned(record(fault, tmp_path / "run", "--levels", "digest"), capsys)["findings"]
+    assert [(first["kind"], first["rank"], first["step"]) for first in found[:1]] == (
+        [] if step is None else [("rank-mismatch", 1, step)]
+    )
 
 
 def test_the_rank_that_raised_is_told_before_those_that_it_left_alone(

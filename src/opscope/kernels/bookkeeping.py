@@ -81,7 +81,15 @@ class Binding(Protocol):
     def keep(self, tensor: Any) -> tuple[str, str] | None: ...
     def clone(self, tensor: Any) -> Any: ...
     def encode(self, value: object) -> str: ...
-    def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool: ...
+    def wanted(
+        self,
+        op: str,
+        label: str,
+        module: str,
+        phase: str,
+        accumulates: bool,  # noqa: FBT001 - called from C
+        *others: str | None,
+    ) -> bool: ...
     def label(self, tensor: Any) -> tuple[str | None, str | None]: ...
     def accumulates(self, node: Any) -> str | None: ...
     def random_states(
@@ -408,7 +416,7 @@ class Recorder(Flights):
         if operator.hidden:
             return None
         draft, node = self._place(operator, self.binding.site())
-        draft.selected = not self.selective or self._selects(draft)
+        draft.selected = not self.selective or self._selects(draft, node)
         tree = Tree(self.binding)
         draft.args = tree.encode(args, kwargs)
         if draft.selected:
@@ -662,7 +670,7 @@ class Recorder(Flights):
         elif draft.phase == "recompute":
             draft.forward_index = self._originals.get((*what, draft.k), draft.forward_index)
 
-    def _selects(self, draft: Draft) -> bool:
+    def _selects(self, draft: Draft, node: Any) -> bool:
         partner = draft.forward if draft.phase == "backward" else None
         api = draft.site.api if draft.site is not None else None
         others = (
@@ -670,16 +678,14 @@ class Recorder(Flights):
             if partner is not None
             else (None, None)
         )
-        return self.binding.wanted(draft.op, draft.label, draft.module, draft.phase, api, *others)
+        accumulates = _accumulates(draft, node)
+        return self.binding.wanted(
+            draft.op, draft.label, draft.module, draft.phase, accumulates, api, *others
+        )
 
     def _label_gradient(self, draft: Draft, node: Any) -> None:
         """The calls of an AccumulateGrad node hand a gradient to its parameter."""
-        if (
-            node is None
-            or draft.forward is not None
-            or not draft.inputs
-            or type(node).__name__ != "AccumulateGrad"
-        ):
+        if not draft.inputs or not _accumulates(draft, node):
             return
         storage = draft.inputs[0].storage
         if storage is not None and storage.role is None:
@@ -827,3 +833,8 @@ class Recorder(Flights):
                 and seen.version.statistics is not None
             ):
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)
+
+
+def _accumulates(draft: Draft, node: Any) -> bool:
+    """Whether a call is one of an AccumulateGrad node."""
+    return node is not None and draft.forward is None and type(node).__name__ == "AccumulateGrad"

@@ -101,7 +101,7 @@ OPTIONS: tuple[Option, ...] = (
         choices=("input", "output", "both"),
         help="tensors recorded: input, output or both [both]",
     ),
-    Option(word="levels", takes="LEVELS", help="operator, module, api [operator,module]"),
+    Option(word="levels", takes="LEVELS", help="operator, module, api, digest [operator,module]"),
     Option(
         word="keep",
         takes="KEEP",
@@ -167,6 +167,8 @@ OPTIONS: tuple[Option, ...] = (
         help="options from a TOML file, data_dump.json, acl.json or msprobe's config.json",
     ),
 )
+USUAL_LEVELS = ("operator", "module")
+DIGEST = "digest"  # what ranks exchange and how parameters are updated: the state that they share
 _BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
 _BY_FIELD = {option.field: option for option in OPTIONS}
 
@@ -175,7 +177,8 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     """What to record, where to, and what to do about it.
 
     output is a path or None (runs/{tag or script}-{time}); sample keeps the values of every Nth
-    call when values is "sample"; seed is below 2**32, NumPy's limit.
+    call when values is "sample"; levels end in DIGEST where ranks that are not selected are
+    recorded by digests; seed is below 2**32, NumPy's limit.
     """
 
     output: str | None = None
@@ -183,7 +186,7 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     values: str = "anomaly"
     sample: int = 10
     selection: Selection = Selection()
-    levels: tuple[str, ...] = ("operator", "module")
+    levels: tuple[str, ...] = USUAL_LEVELS
     keep: str = "last:100"
     on_overflow: str = "keep"
     stop_after: bool = False
@@ -206,6 +209,11 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     def share(self) -> float | None:
         """Share of the program's time that checking may take; None for no limit."""
         return None if self.budget == "all" else float(self.budget.removesuffix("%")) / 100
+
+    @property
+    def digest(self) -> bool:
+        """Whether ranks that are not selected, all where none is, are recorded by digests alone."""
+        return DIGEST in self.levels
 
     @property
     def keep_last(self) -> int | None:
@@ -279,7 +287,7 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         values=text.get("values", "anomaly"),
         sample=_number(text.get("sample", "10"), what="--sample", least=1),
         selection=parse_selection(**selected),
-        levels=_levels(text.get("levels", "operator,module")),
+        levels=_levels(text.get("levels", ",".join(USUAL_LEVELS))),
         keep=_keep(text.get("keep", "last:100")),
         on_overflow=text.get("on_overflow", "keep"),
         stop_after=words.get("stop_after") is True,
@@ -509,9 +517,16 @@ def _flags(text: str | None) -> str | None:
 
 
 def _levels(text: str) -> tuple[str, ...]:
-    """Levels in the order of the schema, each once; parse_selection says which one is wrong."""
-    wanted = parse_selection(levels=text).levels or ()
-    return tuple(level for level in LEVELS if level in wanted)
+    """Levels in the order of the schema, each once, and DIGEST, which alone goes with the usual
+    ones. parse_selection says which one is wrong.
+    """
+    words = [word.strip().lower() for word in text.split(",")]
+    rest = [word for word in words if word != DIGEST]
+    wanted = parse_selection(levels=",".join(rest)).levels or () if rest else USUAL_LEVELS
+    return (
+        *(level for level in LEVELS if level in wanted),
+        *([DIGEST] if DIGEST in words else []),
+    )
 
 
 def _keep(text: str) -> str:

@@ -78,6 +78,7 @@ class Session:
         self._quiet = 0.0
         self._handing = threading.RLock()  # a signal handler of the program may end a step too
         self._handed = 0.0
+        self.digest = False  # this rank is one of those that are recorded by digests alone
         self._segment = max(1, (config.keep_last or 1 << 30) // 4)  # steps of the tables
         self._ended: list[
             tuple[int, bool]
@@ -296,11 +297,11 @@ class Session:
     # -- inner -------------------------------------------------------------------------------------
 
     def _wants_recording(self) -> bool:
-        selection = self.config.selection
+        config, selection = self.config, self.config.selection
         step = self.recorder.book.step if self.recorder is not None else 0
-        return selection.wants_step(step) and (
-            selection.ranks is None or selection.wants_rank(self.rank)
-        )
+        chosen = selection.ranks is not None and selection.wants_rank(self.rank)
+        self.digest = config.digest and not chosen
+        return selection.wants_step(step) and (chosen or self.digest or selection.ranks is None)
 
     def raised(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None

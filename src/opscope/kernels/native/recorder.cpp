@@ -613,13 +613,14 @@ bool Recorder::selects(const Running& running) {
     const CallRow& call = running.call;
     const Partner* partner = call.phase == Phase::Backward ? running.partner : nullptr;
     const std::int32_t others[] = {running.site->api, partner ? partner->op : Interner::none, partner ? partner->api : Interner::none};
-    const std::uint64_t key = mixed_all(2, {call.op, call.module, static_cast<std::int64_t>(call.phase), others[0], others[1], others[2]});
+    const std::uint64_t key = mixed_all(2, {call.op, call.module, static_cast<std::int64_t>(call.phase), others[0], others[1], others[2], running.accumulator ? 1 : 0});
     const auto found = selected_.find(key);
     if (found != selected_.end()) return found->second;
     static const char* const phases[] = {"forward", "backward", "optimizer", "recompute", "communication"};
     const auto optional = [&](std::int32_t number) { return number == Interner::none ? nullptr : texts_[number].c_str(); };
-    const Ref answer = checked(PyObject_CallMethod(torch_.binding(), "wanted", "sssszzz", texts_[call.op].c_str(), texts_[call.label].c_str(),
-                                                   texts_[call.module].c_str(), phases[static_cast<int>(call.phase)], optional(others[0]),
+    const Ref answer = checked(PyObject_CallMethod(torch_.binding(), "wanted", "ssssOzzz", texts_[call.op].c_str(), texts_[call.label].c_str(),
+                                                   texts_[call.module].c_str(), phases[static_cast<int>(call.phase)],
+                                                   running.accumulator ? Py_True : Py_False, optional(others[0]),
                                                    optional(others[1]), optional(others[2])));
     return selected_[key] = truth(answer.get());
 }

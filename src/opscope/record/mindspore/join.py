@@ -76,6 +76,8 @@ def begin(config: RecordConfig, run: Path) -> Joined:
     if not config.selection.wants_rank(rank):
         return Joined()
     unheeded = [f"--{word}" for word in TORCH_ONLY if getattr(config, word)]
+    if config.digest:
+        unheeded.append("--levels digest")
     if unheeded:
         print(
             f"opscope: {', '.join(unheeded)}: for PyTorch only; MindSpore is recorded without",

@@ -48,6 +48,9 @@ ENUMS = {torch.dtype: "dtype", torch.layout: "layout", torch.memory_format: "mem
 OPAQUE = frozenset({"FakeTensor", "FunctionalTensor"})
 
 
+SHARED = frozenset({"communication", "optimizer"})  # phases in which ranks do what the others do
+
+
 class TorchBinding:
     """Implements kernels.bookkeeping.Binding on torch."""
 
@@ -80,7 +83,7 @@ class TorchBinding:
             part is not None
             for part in (self.selection.ops, self.selection.skip, self.selection.phases)
         )
-        self.selective = narrowed or session.config.set_dump
+        self.selective = narrowed or session.config.set_dump or session.config.digest
         self.element_types = element_types()
         self._codes: dict[int, CodeType] = {}
 
@@ -281,14 +284,25 @@ class TorchBinding:
         """Positions whose arguments have to be tensors, numbers being refused."""
         return list(takes_tensors(func))
 
-    def wanted(self, op: str, label: str, module: str, phase: str, *others: str | None) -> bool:
-        """Whether --ops, --skip and --phases let a call through.
+    def wanted(
+        self,
+        op: str,
+        label: str,
+        module: str,
+        phase: str,
+        accumulates: bool,  # noqa: FBT001 - by the bookkeeping
+        *others: str | None,
+    ) -> bool:
+        """Whether --ops, --skip, --phases and a level of digests let a call through.
 
+        accumulates: the call hands a gradient to its parameter.
         others: the API that the stack tells, and of a gradient also operator and API of its forward
         call.
         """
         selection = self.selection
         if selection.phases is not None and phase not in selection.phases:
+            return False
+        if self.session.digest and phase not in SHARED and not accumulates:
             return False
         name = f"{module or '<root>'}:{label}"
         api, *partner = others

@@ -23,6 +23,7 @@ from torch.optim.optimizer import (
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
+from opscope.record.config import DIGEST
 from opscope.record.own_code import OPSCOPE, inside, is_user
 from opscope.record.steps import Steps
 from opscope.record.torch.again import Again
@@ -72,7 +73,7 @@ class TorchRecorder:
             self._step_ended, LiveOptimizers(self.modules.may_have_used), module=config.step_module
         )
         self._worked = False
-        self.levels = config.levels
+        self.levels = tuple(level for level in config.levels if level != DIGEST)
         self._autocast: dict[str, None] = {}
         self._training = Training(self.modules)
         self._held = parse_flags(config.torch_flags)
@@ -179,9 +180,11 @@ class TorchRecorder:
 
     def batches(self, *, process: int, rank: int) -> dict[str, Any]:
         """Arrow batches of what was finished since the last time, by table."""
-        graphs = ("graph",) if "operator" in self.levels and "graph" not in self.levels else ()
+        levels = {"operator"} if self.session.digest else {*self.levels}
+        if "operator" in levels:
+            levels.add("graph")
         calls, tensors = self.book.take(
-            process, rank, sum(1 << LEVELS.index(level) for level in (*self.levels, *graphs))
+            process, rank, sum(1 << LEVELS.index(level) for level in levels)
         )
         found = {
             table: batch
