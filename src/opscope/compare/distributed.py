@@ -16,7 +16,7 @@ import numpy as np
 from opscope.compare.api import Policy, searched
 from opscope.compare.cause.collectives import Collectives, Place
 from opscope.compare.tell.findings import MAX_FINDINGS, once
-from opscope.engine.executors import answers
+from opscope.engine.executors import Task, parts
 from opscope.errors import OpscopeError, UsageError
 from opscope.judge.operators import is_collective
 from opscope.run.finding import Document, Finding
@@ -27,7 +27,7 @@ from opscope.run.store.remote import open_part
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from concurrent.futures import Executor
 
     from opscope.compare.tell.comparison import Comparison
@@ -87,12 +87,13 @@ def compare_by(
     if chosen.mapping is not None or chosen.reference is not None or chosen.noise is not None:
         raise UsageError("--executor takes no mapping and no third run: leave it out for them")
     asked, told = Asked(chosen.values, chosen.selection), percent(progress, "compare")
-    found = _parts(executor, works, asked, told)
+    task = Task(compare_work, Answer, _lost)
+    found = parts(executor, task, works, asked, told)
     sent = frozenset(place for answer in found.values() for place in answer.sent)
     again = [work for work, answer in found.items() if answer.received]
     if again and sent and len(works) > 1:
         known = msgspec.structs.replace(asked, elsewhere=tuple(sorted(sent)))
-        found.update(_parts(executor, again, known, told))
+        found |= parts(executor, task, again, known, told)
     return _together(sides, list(found.values()))
 
 
@@ -141,23 +142,6 @@ def _work(target: NativeRun, golden: NativeRun, ranks: Sequence[int]) -> Work:
         tuple(ranks),
         (directories(target.directories_by_rank), directories(golden.directories_by_rank)),
     )
-
-
-def _parts(
-    executor: Executor, works: Sequence[Work], asked: Asked, told: Callable[[int], None]
-) -> dict[Work, Answer]:
-    """Answers to these tasks; one that got none makes the comparison incomplete."""
-    found: dict[Work, Answer] = {}
-    tasks = {msgspec.msgpack.encode(work): work for work in works}
-    for task, answer in answers(executor, compare_work, tasks, msgspec.msgpack.encode(asked)):
-        work = tasks[task]
-        found[work] = (
-            _lost(work, answer)
-            if isinstance(answer, str)
-            else msgspec.msgpack.decode(answer, type=Answer)
-        )
-        told(100 * len(found) // len(works))
-    return found
 
 
 def compare_work(task: bytes, asked: bytes) -> bytes:
@@ -210,15 +194,19 @@ def _gaps(sides: tuple[NativeRun, NativeRun]) -> Iterator[str]:
             yield f"{word} has no rank {named}"
 
 
-def _together(sides: tuple[NativeRun, NativeRun], parts: Sequence[Answer]) -> Document:
+def _together(sides: tuple[NativeRun, NativeRun], answers: Sequence[Answer]) -> Document:
     """Several ranks' documents as one."""
     gaps = list(_gaps(sides))
     ordered = sorted(
-        (one for part in parts for one in zip(part.orders, part.document.findings, strict=True)),
+        (
+            one
+            for answer in answers
+            for one in zip(answer.orders, answer.document.findings, strict=True)
+        ),
         key=lambda one: (*one[0], one[1].rank),
     )
     findings = once([finding for _, finding in ordered])[:MAX_FINDINGS]
-    summaries = [part.document.summary for part in parts]
+    summaries = [answer.document.summary for answer in answers]
     told = (line for summary in summaries for line in summary["warnings"])
     lines = dict.fromkeys((*gaps, *told))
     warnings = list(lines)[:MAX_WARNINGS]
@@ -229,7 +217,7 @@ def _together(sides: tuple[NativeRun, NativeRun], parts: Sequence[Answer]) -> Do
         verb="compare",
         runs=(sides[0].info.path, sides[1].info.path),
         verdict="found" if findings else "clean",
-        complete=not gaps and all(part.document.complete for part in parts),
+        complete=not gaps and all(answer.document.complete for answer in answers),
         findings=findings,
         summary={"warnings": warnings, **_counted(summaries)},
     )

@@ -9,17 +9,21 @@ are the engine's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
+
+import msgspec
 
 from opscope.errors import OpscopeError, UnavailableError, UsageError
 
 MAX_PROCESSES = 1024
-Task = TypeVar("Task")
+Given = TypeVar("Given")
 Result = TypeVar("Result")
+Work = TypeVar("Work", bound=msgspec.Struct)
+Answer = TypeVar("Answer", bound=msgspec.Struct)
 
 
 @contextmanager
@@ -103,9 +107,40 @@ class InThisProcess(Executor):
         return _Due(partial(fn, *args, **kwargs))
 
 
+class Task(msgspec.Struct, Generic[Work, Answer], frozen=True):
+    """What workers do: function of a work and of what is asked, both as msgpack, which gives an
+    answer as msgpack; lost(work, why) stands for one that did not come.
+    """
+
+    function: Callable[[bytes, bytes], bytes]
+    answer: type[Answer]
+    lost: Callable[[Work, str], Answer]
+
+
+def parts(
+    pool: Executor,
+    task: Task[Work, Answer],
+    works: Sequence[Work],
+    asked: msgspec.Struct,
+    told: Callable[[int], None],
+) -> dict[Work, Answer]:
+    """The answer of every work; told how many percent are there."""
+    found: dict[Work, Answer] = {}
+    sent = {msgspec.msgpack.encode(work): work for work in works}
+    for given, answer in answers(pool, task.function, sent, msgspec.msgpack.encode(asked)):
+        work = sent[given]
+        found[work] = (
+            task.lost(work, answer)
+            if isinstance(answer, str)
+            else msgspec.msgpack.decode(answer, type=task.answer)
+        )
+        told(100 * len(found) // len(works))
+    return found
+
+
 def answers(
-    pool: Executor, function: Callable[..., bytes], tasks: Iterable[Task], *given: Any
-) -> Iterator[tuple[Task, bytes | str]]:
+    pool: Executor, function: Callable[..., bytes], tasks: Iterable[Given], *given: Any
+) -> Iterator[tuple[Given, bytes | str]]:
     """function(task, *given) of every task as it ends: its bytes, or why there are none.
 
     What a worker raises is told and hides nothing of the others; so is a worker that died where

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opscope.engine.executors import answers
+from opscope.engine.executors import Task, parts
 from opscope.errors import OpscopeError, UsageError
 from opscope.questions.findings import Ranked, site
 from opscope.questions.tables import open_tables
@@ -60,34 +60,24 @@ def scan_by(executor: Executor, run: Run, asked: Asked, progress: Progress) -> P
             f"{run.info.path}: --executor reads opscope's own runs, this is of {run.info.format}"
         )
     told = percent(progress, "scan")
-    found = _parts(executor, list(_chunks(run)), asked, told)
+    found = _asked(executor, list(_chunks(run)), asked, told)
     elsewhere = shared([answer.part for answer in found.values()])
     again = [work for work, answer in found.items() if answer.part.received]
     if again and (elsewhere.sent or elsewhere.began):
         known = msgspec.structs.replace(asked, elsewhere=elsewhere)
-        found.update(_parts(executor, again, known, told))
+        found |= _asked(executor, again, known, told)
     groups = {_spread(one) for answer in found.values() for one in answer.groups}
     blocks = [_work(run, block) for block in blocks_of(groups, sorted(run.directories_by_rank))]
-    apart = _parts(executor, blocks, asked, told)
+    apart = _asked(executor, blocks, asked, told)
     whole = together([answer.part for answer in (*found.values(), *apart.values())])
     problems = dict.fromkeys((*whole.problems, *run.gaps))
     return msgspec.structs.replace(whole, problems=tuple(problems), found=_once(whole.found))
 
 
-def _parts(
+def _asked(
     executor: Executor, works: Sequence[Work], asked: Asked, told: Callable[[int], None]
 ) -> dict[Work, Answer]:
-    """Answers to these tasks; one that got none is a problem of the run."""
-    found: dict[Work, Answer] = {}
-    tasks = {msgspec.msgpack.encode(work): work for work in works}
-    for task, answer in answers(executor, scan_work, tasks, msgspec.msgpack.encode(asked)):
-        work = tasks[task]
-        if isinstance(answer, str):
-            found[work] = Answer(Part(problems=(_lost(work, answer),)))
-        else:
-            found[work] = msgspec.msgpack.decode(answer, type=Answer)
-        told(100 * len(found) // len(works))
-    return found
+    return parts(executor, Task(scan_work, Answer, _lost), works, asked, told)
 
 
 def scan_work(task: bytes, asked: bytes) -> bytes:
@@ -104,7 +94,7 @@ def scan_work(task: bytes, asked: bytes) -> bytes:
                 groups = tuple(sorted(map(_told, process_groups(tables))))
                 answer = Answer(_bounded(part, MAX_FINDINGS * len(work.directories)), groups)
     except (OpscopeError, OSError) as error:
-        answer = Answer(Part(problems=(_lost(work, str(error)),)))
+        answer = _lost(work, str(error))
     return msgspec.msgpack.encode(answer)
 
 
@@ -168,9 +158,10 @@ def _spread(told: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(range(told[1], told[2] + 1, told[3])) if told[:1] == (-1,) else told
 
 
-def _lost(work: Work, why: str) -> str:
+def _lost(work: Work, why: str) -> Answer:
     names = ", ".join(work.directories[:3]) + (", …" if len(work.directories) > 3 else "")
-    return f"{work.run}: {len(work.directories)} processes were not read ({names}): {why}"
+    line = f"{work.run}: {len(work.directories)} processes were not read ({names}): {why}"
+    return Answer(Part(problems=(line,)))
 
 
 def _once(found: Sequence[Ranked]) -> tuple[Ranked, ...]:
