@@ -56,8 +56,8 @@ class Told(Protocol):
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """One collective as one rank ran it; group is its name and ranks, outputs are (dtype, digest,
-    l2norm, mean, size) by slot.
+    """One collective as one rank ran it; group is its name and those of its ranks that are looked
+    at, partial whether it has others; outputs are (dtype, digest, l2norm, mean, size) by slot.
     """
 
     process: int
@@ -67,6 +67,7 @@ class Exchange(msgspec.Struct, frozen=True):
     op: str
     name: str
     group: tuple[str, tuple[int, ...]]
+    partial: bool
     shapes: tuple[tuple[int, ...], ...]
     outputs: Mapping[str, tuple[Any, ...]]
 
@@ -105,10 +106,16 @@ def exchange_accusations(
     for one in _exchanges(tables, among):
         groups[one.group][one.step].setdefault(one.rank, []).append(one)
     ended = {process.rank for process in tables.run.processes if process.exit_code == 0}
+    ended_well = _ended_well(tables.run)
     lasts = dict(sorted(recorded))  # the last step of each rank
     for (_, members), steps in groups.items():
         whole = _sequences(steps, members)
-        if not parted and _ended_well(tables.run) and _unseen(whole):
+        if not parted and ended_well and _unseen(whole):
+            continue
+        if not ended_well and any(one.partial for each in whole.values() for one in each):
+            accused = _first_unlike(_arrived(whole), whole=True)
+            if accused is not None:
+                yield accused
             continue
         if len({lasts.get(one) for one in members}) > 1 and _same(whole):
             accused = _first_unlike(whole, whole=True)
@@ -132,6 +139,16 @@ def _sequences(
         rank: [one for step in sorted(steps) for one in steps[step].get(rank, ())]
         for rank in members
     }
+
+
+def _arrived(whole: Mapping[int, Sequence[Exchange]]) -> dict[int, Sequence[Exchange]]:
+    """What ranks ran before the last step of any of them: in a job that did not end well another
+    member of their group may have gone, and nothing has arrived of what it did not send.
+    """
+    count = min(
+        sum(one.step < each[-1].step for one in each) if each else 0 for each in whole.values()
+    )
+    return {rank: each[:count] for rank, each in whole.items()}
 
 
 def _same(whole: Mapping[int, Sequence[Exchange]]) -> bool:
@@ -179,11 +196,20 @@ def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchang
     for process, rank, step, index, op, name, args in tables.stream(_CALLS):
         group = group_of(args)
         if group is not None and rank in group[1] and not traits_of(op).alone:
-            if among is not None:
-                group = (group[0], tuple(member for member in group[1] if member in among))
+            name_of, every = group
+            members = tuple(one for one in every if among is None or one in among)
             place = (process, index)
             yield Exchange(
-                process, rank, step, index, op, name, group, tuple(inputs[place]), outputs[place]
+                process,
+                rank,
+                step,
+                index,
+                op,
+                name,
+                (name_of, members),
+                len(members) < len(every),
+                tuple(inputs[place]),
+                outputs[place],
             )
 
 
