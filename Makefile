@@ -26,6 +26,7 @@ VENV ?= .venv
 JOBS ?= 2
 BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -c constraints-dev.txt
+PYTEST := $(BIN)/python -m pytest --durations 20
 FUZZ_SECONDS ?= 60
 SEEDS ?= 0-200
 MUTATIONS ?= 1000000
@@ -56,16 +57,16 @@ demo: build
 	$(BIN)/python scripts/demo.py
 
 test: build
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not interop and not zoo and not attack"
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "not interop and not zoo and not attack"
 
 # Whole programs through the real command line: the zoo of faults, runs to compare, wrong kernels.
 zoo: build
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "zoo and not interop and not attack"
+	$(PYTEST) -n $(JOBS) --dist worksteal -m "zoo and not interop and not attack"
 
 # A score, no test: what is missed is said, and the zoo holds a sample of what is not.
 zoo-all: build
 	$(BIN)/python -m tests.compare_zoo.ports
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m attack tests/compare_zoo
+	$(PYTEST) -n $(JOBS) --dist worksteal -m attack tests/compare_zoo
 
 # Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
 attack: build
@@ -81,7 +82,7 @@ lint: build
 # Each real producer has an environment of its own, .venv-NAME, made from tests/interop/NAME.txt; the tests are told by variables.
 interop: build $(PRODUCERS:%=.venv-%/.ready)
 	env $(foreach name,$(PRODUCERS),OPSCOPE_$(shell echo $(name) | tr a-z A-Z)_PYTHON=$(CURDIR)/.venv-$(name)/bin/python) \
-		$(BIN)/python -m pytest -n $(JOBS) --dist loadfile -m interop
+		$(PYTEST) -n $(JOBS) --dist loadfile -m interop
 
 .venv-%/.ready: tests/interop/%.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*

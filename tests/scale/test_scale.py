@@ -10,13 +10,15 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from opscope.engine.executors import InThisProcess
 from opscope.report.json import json_text
+from opscope.run.finding import Finding
 from opscope.scan import api, distributed
 from opscope.scan.api import scan
-from opscope.scan.distributed import blocks_of
+from opscope.scan.distributed import Answer, blocks_of
 from opscope.scan.part import Part
 from tests.scale.job import FAULTS, named, planned, write_job
 
@@ -88,6 +90,19 @@ def test_what_is_sent_of_a_rank_does_not_grow_with_its_steps(tmp_path: Path) -> 
         scan(run, executor=here)
         sent.append(max(here.sent))
     assert sent[1] < 2 * sent[0]
+
+
+def test_what_a_part_and_a_block_say_of_a_rank_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, _ = write_job(tmp_path / "run", planned(None, ranks=2, steps=3, layers=1, seed=1))
+    died = Finding(kind="crash", rank=1, step=2, op="aten::mm.default", call="mm.default#9")
+
+    def said(task: bytes, asked: bytes) -> bytes:
+        return msgspec.msgpack.encode(Answer(Part(found=((0, died),))))
+
+    monkeypatch.setattr(distributed, "scan_work", said)
+    assert scan(run, executor=Here()).findings == (died,)
 
 
 def test_a_rank_that_cannot_be_read_is_said(tmp_path: Path) -> None:

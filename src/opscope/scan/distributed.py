@@ -165,9 +165,9 @@ def _lost(work: Work, why: str) -> Answer:
 
 
 def _once(found: Sequence[Ranked]) -> tuple[Ranked, ...]:
-    """Findings in which several blocks name one place are one."""
+    """Findings in which several blocks, or a block and a part, name one place are one."""
     kept: dict[object, Ranked] = {}
     for number, (order, finding) in enumerate(found):
-        place = site(order, finding) if finding.kind == BETWEEN_RANKS else number
-        kept.setdefault(place, (order, finding))
+        shared = finding.kind in {BETWEEN_RANKS, "crash"}
+        kept.setdefault(site(order, finding) if shared else number, (order, finding))
     return tuple(kept.values())
