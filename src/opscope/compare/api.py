@@ -89,17 +89,6 @@ def compare(
     known dump. Raises FormatError for what cannot be read and UsageError for a mapping that fits
     neither.
     """
-    return searched(target, golden, policy, progress=progress)[0]
-
-
-def searched(
-    target: Run | str | os.PathLike[str],
-    golden: Run | str | os.PathLike[str],
-    policy: Policy | None = None,
-    *,
-    progress: Progress = nobody,
-) -> tuple[Comparison, Search]:
-    """The same, and the search that found the causes."""
     chosen = Policy() if policy is None else policy
     told = percent(progress, "compare")
     pairing = pair_runs(open_run(target), open_run(golden), chosen, told)
@@ -127,7 +116,7 @@ def searched(
         document = with_drift(
             document, pairing, pair_runs(chosen.noise, pairing.golden.run, Policy())
         )
-    return Comparison(pairing, measures, causes, measured, document), search
+    return Comparison(pairing, measures, causes, measured, document)
 
 
 def _first_causes(pairing: Pairing, causes: Sequence[Cause]) -> dict[int, int]:

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.compare.api import Policy, searched
+from opscope.compare.api import Policy, compare
 from opscope.compare.cause.collectives import Collectives, Place
+from opscope.compare.cause.flags import Signs
+from opscope.compare.side.hashes import distinct
 from opscope.compare.tell.findings import MAX_FINDINGS, once
 from opscope.engine.executors import Task, parts
 from opscope.errors import OpscopeError, UsageError
@@ -153,17 +155,27 @@ def compare_work(task: bytes, asked: bytes) -> bytes:
     )
     try:
         target, golden = map(open_part, work.runs, work.directories)
-        comparison, search = searched(target, golden, policy)
+        comparison = compare(target, golden, policy)
         findings = comparison.document.findings
         answer = Answer(
             comparison.document,
             tuple(_order(comparison, finding) for finding in findings),
-            tuple(sorted(search.sent)),
+            _sent(comparison),
             any(finding.op is not None and is_collective(finding.op) for finding in findings),
         )
     except (OpscopeError, OSError) as error:
         answer = _lost(work, str(error))
     return msgspec.msgpack.encode(answer)
+
+
+def _sent(comparison: Comparison) -> tuple[Place, ...]:
+    """Collectives into which a rank put what differs, in the first step in which it did."""
+    pairing = comparison.pairing
+    rows, calls = pairing.rows, pairing.target.calls
+    unequal = Signs(pairing, comparison.measures).unequal & ~rows.output & (rows.target_call >= 0)
+    differing = distinct(rows.target_call[unequal])
+    leaves = differing[calls.leaf[differing]].tolist()
+    return tuple(sorted(Collectives(pairing.target).first_of_each_rank(leaves)))
 
 
 def _order(comparison: Comparison, finding: Finding) -> Order:

@@ -672,20 +672,13 @@ class Recorder(Flights):
 
     def _selects(self, draft: Draft, node: Any) -> bool:
         partner = draft.forward if draft.phase == "backward" else None
-        api = draft.site.api if draft.site is not None else None
-        others = (
-            (partner.op, partner.site.api if partner.site is not None else None)
-            if partner is not None
-            else (None, None)
-        )
-        accumulates = _accumulates(draft, node)
-        return self.binding.wanted(
-            draft.op, draft.label, draft.module, draft.phase, accumulates, api, *others
-        )
+        own = (draft.op, draft.label, draft.module, draft.phase, _accumulates(node))
+        apis = [getattr(each and each.site, "api", None) for each in (draft, partner)]
+        return self.binding.wanted(*own, apis[0], getattr(partner, "op", None), apis[1])
 
     def _label_gradient(self, draft: Draft, node: Any) -> None:
         """The calls of an AccumulateGrad node hand a gradient to its parameter."""
-        if not draft.inputs or not _accumulates(draft, node):
+        if not draft.inputs or not _accumulates(node):
             return
         storage = draft.inputs[0].storage
         if storage is not None and storage.role is None:
@@ -835,6 +828,5 @@ class Recorder(Flights):
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)
 
 
-def _accumulates(draft: Draft, node: Any) -> bool:
-    """Whether a call is one of an AccumulateGrad node."""
-    return node is not None and draft.forward is None and type(node).__name__ == "AccumulateGrad"
+def _accumulates(node: Any) -> bool:
+    return type(node).__name__ == "AccumulateGrad"

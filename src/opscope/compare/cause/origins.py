@@ -217,24 +217,14 @@ class Search:
         """
         if cause.kind not in {COMPUTED, AMPLIFIED} or not self._collectives.flags[cause.target]:
             return False
-        if self._elsewhere and self._collectives.place(cause.target) in self._elsewhere:
+        if self._collectives.place(cause.target) in self._elsewhere:
             return True
-        if len(self._signs.first_difference) < 2:
-            return False
         met = self._collectives.partners(cause.target)
         return any(
             first < met[rank] and self._put_in_unequal(met[rank])
             for rank, first in self._signs.first_difference.items()
             if rank in met
         )
-
-    @property
-    def sent(self) -> frozenset[Place]:
-        """Collectives into which a rank put what differs, in the first step in which it did."""
-        rows = self.pairing.rows
-        put_in = rows.target_call[self._signs.unequal & ~rows.output & (rows.target >= 0)]
-        calls = distinct(put_in[put_in >= 0])
-        return self._collectives.first_of_each_rank(calls[self.calls.leaf[calls]].tolist())
 
     def _put_in_unequal(self, call: int) -> bool:
         return any(
