@@ -5,6 +5,7 @@ it kept. Prints the operator of the finding, then a line for each.
 
 import os
 import sys
+import time
 from pathlib import Path
 
 CELL = """
