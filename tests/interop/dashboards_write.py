@@ -64,21 +64,6 @@ def mlflow():
     print("mlflow", metric.step, 1e29 < metric.value < 1e31, "pow" in text)
 
 
-def fragments(log):
-    """What a file of W&B holds: LevelDB's log format behind 7 bytes of its own, so that a record
-    that crosses a block of 32 KiB lies in two pieces with a header between them.
-    """
-    at = 7
-    while at + 7 <= len(log):
-        left = 32768 - at % 32768
-        if left < 7:
-            at += left
-            continue
-        length = int.from_bytes(log[at + 4 : at + 6], "little")
-        yield log[at + 7 : at + 7 + length]
-        at += 7 + length
-
-
 def weights_and_biases():
     import wandb
 
@@ -86,9 +71,13 @@ def weights_and_biases():
 
     with wandb.init(project="x", mode="offline", dir=place, settings={"silent": True}) as run:
         to_logs(place / "run", run)
-    (path,) = place.glob("wandb/offline-run-*/*.wandb")
-    kept = b"".join(fragments(path.read_bytes()))
-    print("wandb", b"opscope/largest/forward/0" in kept, b"aten::pow" in kept)
+    wanted, kept = (b"opscope/largest/forward/0", b"aten::pow"), b""
+    for _ in range(100):  # a process of its own writes the file
+        kept = b"".join(path.read_bytes() for path in place.glob("wandb/offline-run-*/*.wandb"))
+        if all(each in kept for each in wanted):
+            break
+        time.sleep(0.1)
+    print("wandb", *(each in kept for each in wanted))
 
 
 def swan():
