@@ -20,6 +20,7 @@ from opscope.compare.pair.mapping import Mapping
 from opscope.engine.executors import InThisProcess
 from opscope.errors import UsageError
 from opscope.formats.registry import open_run
+from opscope.report.compare_terminal import print_comparison
 from opscope.report.json import json_text
 from opscope.run.arrow import encode_rows
 from opscope.run.finding import Document
@@ -106,7 +107,9 @@ def test_a_rank_that_cannot_be_read_is_said_and_the_others_are_compared(tmp_path
     assert not document.complete
 
 
-def test_a_worker_that_died_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_died_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     golden, _ = write_job(tmp_path / "golden", Plan(ranks=2, steps=3, layers=1, seed=7))
 
     def dies(task: bytes, asked: bytes) -> bytes:
@@ -116,6 +119,8 @@ def test_a_worker_that_died_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     document = by_workers(golden, golden)
     assert not document.complete
     assert any("rank 0 was not compared" in line for line in document.summary["warnings"])
+    print_comparison(document)
+    assert "rank 1 was not compared" in capsys.readouterr().out
 
 
 def test_other_ranks_and_third_runs_are_refused(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ class NativeRun(Relations):
         """The processes, as their process.json say."""
         return tuple(reader.process for reader in self._processes)
 
-    @property
+    @cached_property
     def directories_by_rank(self) -> Mapping[int, Sequence[str]]:
         """Names of the directories of each rank. A launcher knows of no world, and is no rank where
         others are.
