@@ -112,18 +112,19 @@ def exchange_accusations(
         whole = _sequences(steps, members)
         if not parted and ended_well and _unseen(whole):
             continue
-        if not ended_well and any(one.partial for each in whole.values() for one in each):
-            accused = _first_unlike(_arrived(whole), whole=True)
-            if accused is not None:
-                yield accused
-            continue
-        if len({lasts.get(one) for one in members}) > 1 and _same(whole):
+        # Of a job that did not end well a member that is looked at elsewhere may have gone: nothing
+        # has arrived of what that one did not send.
+        unsure = not ended_well and any(one.partial for each in whole.values() for one in each)
+        first_end = min(lasts.get(one, 0) for one in members)
+        if len({lasts.get(one) for one in members}) > 1 and _same(whole) and not unsure:
             accused = _first_unlike(whole, whole=True)
             if accused is not None:
                 yield accused
             continue
         last = max(steps)
         for step, found in sorted(steps.items()):
+            if unsure and step >= first_end:
+                break
             ranks = {rank: found.get(rank, []) for rank in members if (rank, step) in recorded}
             accused = _first_unlike(ranks, whole=step < last or ended >= set(ranks))
             if accused is not None:
@@ -139,16 +140,6 @@ def _sequences(
         rank: [one for step in sorted(steps) for one in steps[step].get(rank, ())]
         for rank in members
     }
-
-
-def _arrived(whole: Mapping[int, Sequence[Exchange]]) -> dict[int, Sequence[Exchange]]:
-    """What ranks ran before the last step of any of them: in a job that did not end well another
-    member of their group may have gone, and nothing has arrived of what it did not send.
-    """
-    count = min(
-        sum(one.step < each[-1].step for one in each) if each else 0 for each in whole.values()
-    )
-    return {rank: each[:count] for rank, each in whole.items()}
 
 
 def _same(whole: Mapping[int, Sequence[Exchange]]) -> bool:
