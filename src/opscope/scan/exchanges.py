@@ -87,6 +87,14 @@ class Exchange(msgspec.Struct, frozen=True):
         )
 
 
+class _Group(msgspec.Struct, frozen=True):
+    """A process group by those of its ranks that are looked at; partial: it has others."""
+
+    name: str
+    members: tuple[int, ...]
+    partial: bool
+
+
 def exchange_accusations(
     tables: Tables,
     recorded: Set[tuple[int, int]],
@@ -184,11 +192,12 @@ def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchang
         elif op.startswith("_c10d") or slot.partition(".")[0] == "0":
             # c10d's first argument is what it fills, the others are sent
             outputs[process, index][slot] = (dtype, *state)
+    groups: dict[str | None, _Group | None] = {}  # by the words of a call, which name all ranks
     for process, rank, step, index, op, name, args in tables.stream(_CALLS):
-        group = group_of(args)
-        if group is not None and rank in group[1] and not traits_of(op).alone:
-            name_of, every = group
-            members = tuple(one for one in every if among is None or one in among)
+        if args not in groups:
+            groups[args] = _looked_at(args, among)
+        group = groups[args]
+        if group is not None and rank in group.members and not traits_of(op).alone:
             place = (process, index)
             yield Exchange(
                 process,
@@ -197,11 +206,21 @@ def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchang
                 index,
                 op,
                 name,
-                (name_of, members),
-                len(members) < len(every),
+                (group.name, group.members),
+                group.partial,
                 tuple(inputs[place]),
                 outputs[place],
             )
+
+
+def _looked_at(args: str | None, among: frozenset[int] | None) -> _Group | None:
+    """The group that the arguments of a call name; among: the ranks that are looked at."""
+    found = group_of(args)
+    if found is None:
+        return None
+    name, every = found
+    members = tuple(one for one in every if among is None or one in among)
+    return _Group(name, members, len(members) < len(every))
 
 
 def _first_unlike(ranks: Mapping[int, Sequence[Exchange]], *, whole: bool) -> Accusation | None:
