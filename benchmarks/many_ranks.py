@@ -111,15 +111,14 @@ def measured(options: argparse.Namespace, ranks: int, folder: Path) -> None:
         name = None if fault == "none" else fault
         plan = planned(name, ranks=ranks, steps=options.steps, layers=8, seed=options.seed)
         run = folder / "run"
-        if plan.fault in STAYS:
+        if plan.fault is None or plan.fault in STAYS:
             shutil.copytree(golden, run, copy_function=os.link)
+        else:
+            job(run, plan)
+        if plan.fault in STAYS:
             (old,) = (run / PROCESSES).glob(f"p-*-{1000 + plan.rank}-*")
             shutil.rmtree(old)
             written(run, plan, [plan.rank])
-        elif plan.fault is not None:
-            job(run, plan)
-        else:
-            shutil.copytree(golden, run, copy_function=os.link)
         begun = time.perf_counter()
         with engine(options.engine) as pool:
             document = asked(options, run, pool)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.compare.test_compare_rows import ranks
-from tests.scale.job import Plan, planned, write_job
+from tests.scale.job import Plan, planned, rank_writer, write_job
 
 from opscope.cli import main
 from opscope.compare import distributed
@@ -25,10 +25,8 @@ from opscope.report.json import json_text
 from opscope.run.arrow import encode_rows
 from opscope.run.finding import Document
 from opscope.run.query import records
-from opscope.run.schema import Process
 from opscope.run.store.layout import create_run, seal_run
 from opscope.run.store.reader import NativeRun
-from opscope.run.store.writer import ProcessWriter
 
 
 def by_workers(target: Path, golden: Path, policy: Policy | None = None) -> Document:
@@ -45,16 +43,7 @@ def stored(to: Path, run: Any) -> Path:
     rows = {table: list(records(run, table)) for table in ("calls", "tensors")}
     owner = {call.process: call.rank for call in rows["calls"]}
     for process, rank in sorted(owner.items()):
-        facts = Process(
-            process=-1,
-            directory="",
-            host="node",
-            pid=100 + rank,
-            rank=rank,
-            world=len(owner),
-            start=1.0,
-        )
-        writer = ProcessWriter(made, facts, keep=None)
+        writer = rank_writer(made, rank, len(owner))
         for table, found in rows.items():
             own = [
                 msgspec.structs.replace(row, process=writer.process.process)

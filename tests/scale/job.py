@@ -337,18 +337,23 @@ class _Rank:
         return found
 
 
-def write_rank(run: Path, plan: Plan, rank: int) -> int:
-    """One rank by the product's writer; how many rows of tensors it has."""
+def rank_writer(run: Path, rank: int, world: int) -> ProcessWriter:
+    """The product's writer for one rank of a job."""
     facts = Process(
         process=-1,
         directory="",
         host="node",
         pid=1000 + rank,
         rank=rank,
-        world=plan.ranks,
+        world=world,
         start=1.0,
     )
-    writer = ProcessWriter(run, facts, keep=None)
+    return ProcessWriter(run, facts, keep=None)
+
+
+def write_rank(run: Path, plan: Plan, rank: int) -> int:
+    """One rank by the product's writer; how many rows of tensors it has."""
+    writer = rank_writer(run, rank, plan.ranks)
     rows, one = 0, _Rank(plan, rank, writer.process.process)
     for step in one.trained():
         if one.index and (step == plan.steps - 1 or len(one.tensors) > 4096):

@@ -24,7 +24,7 @@ from opscope.judge.operators import is_collective
 from opscope.run.finding import Document, Finding
 from opscope.run.progress import nobody, percent
 from opscope.run.selection import Selection
-from opscope.run.store.reader import NativeRun
+from opscope.run.store.reader import NativeRun, read_by_workers
 from opscope.run.store.remote import open_part
 from opscope.version import VERSION
 
@@ -84,7 +84,7 @@ def compare_by(
     mapping or beside a third run.
     """
     chosen = Policy() if policy is None else policy
-    sides = _own(target), _own(golden)
+    sides = read_by_workers(target), read_by_workers(golden)
     works = list(_works(*sides))
     if chosen.mapping is not None or chosen.reference is not None or chosen.noise is not None:
         raise UsageError("--executor takes no mapping and no third run: leave it out for them")
@@ -97,14 +97,6 @@ def compare_by(
         known = msgspec.structs.replace(asked, elsewhere=tuple(sorted(sent)))
         found |= parts(executor, task, again, known, told)
     return _together(sides, list(found.values()))
-
-
-def _own(run: Run) -> NativeRun:
-    if not isinstance(run, NativeRun):
-        raise UsageError(
-            f"{run.info.path}: --executor reads opscope's own runs, this is of {run.info.format}"
-        )
-    return run
 
 
 def _works(target: NativeRun, golden: NativeRun) -> Iterator[Work]:
@@ -159,7 +151,7 @@ def compare_work(task: bytes, asked: bytes) -> bytes:
         findings = comparison.document.findings
         answer = Answer(
             comparison.document,
-            tuple(_order(comparison, finding) for finding in findings),
+            _orders(comparison),
             _sent(comparison),
             any(finding.op is not None and is_collective(finding.op) for finding in findings),
         )
@@ -178,14 +170,21 @@ def _sent(comparison: Comparison) -> tuple[Place, ...]:
     return tuple(sorted(Collectives(pairing.target).first_of_each_rank(leaves)))
 
 
-def _order(comparison: Comparison, finding: Finding) -> Order:
-    """Where a finding stands among those of all ranks, which have their collectives for a clock."""
-    golden = finding.evidence[0].get("side") == "golden"
-    side = comparison.pairing.golden if golden else comparison.pairing.target
-    index = -1 if finding.index is None else finding.index
-    place = np.flatnonzero((side.calls.rank == finding.rank) & (side.calls.index == index))
-    met = int(Collectives(side).before[place[0]]) if len(place) else 0
-    return finding.kind == "structural-difference", finding.step, met, index
+def _orders(comparison: Comparison) -> tuple[Order, ...]:
+    """Where findings stand among those of all ranks, which have their collectives for a clock."""
+    findings, pairing = comparison.document.findings, comparison.pairing
+    sides = {"target": pairing.target, "golden": pairing.golden}
+    wanted = [finding.evidence[0].get("side", "target") for finding in findings]
+    clocks = {word: Collectives(sides[word]).before for word in {*wanted}}
+
+    def order(finding: Finding, word: str) -> Order:
+        calls = sides[word].calls
+        index = -1 if finding.index is None else finding.index
+        place = np.flatnonzero((calls.rank == finding.rank) & (calls.index == index))
+        met = int(clocks[word][place[0]]) if len(place) else 0
+        return finding.kind == "structural-difference", finding.step, met, index
+
+    return tuple(map(order, findings, wanted))
 
 
 def _lost(work: Work, why: str) -> Answer:

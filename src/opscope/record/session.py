@@ -78,7 +78,6 @@ class Session:
         self._quiet = 0.0
         self._handing = threading.RLock()  # a signal handler of the program may end a step too
         self._handed = 0.0
-        self.digest = False  # this rank is one of those that are recorded by digests alone
         self._segment = max(1, (config.keep_last or 1 << 30) // 4)  # steps of the tables
         self._ended: list[
             tuple[int, bool]
@@ -164,6 +163,12 @@ class Session:
         """Rank of this process: after its process group is gone, what it was."""
         known = known_rank(os.environ)
         return self.writer.process.rank if known is None else known
+
+    @property
+    def digest(self) -> bool:
+        """Whether this rank is one of those that are recorded by digests alone."""
+        config, selection = self.config, self.config.selection
+        return config.digest and (selection.ranks is None or not selection.wants_rank(self.rank))
 
     def drop_after_fork(self) -> None:
         """In a forked child: watch nothing, write nothing."""
@@ -299,9 +304,9 @@ class Session:
     def _wants_recording(self) -> bool:
         config, selection = self.config, self.config.selection
         step = self.recorder.book.step if self.recorder is not None else 0
-        chosen = selection.ranks is not None and selection.wants_rank(self.rank)
-        self.digest = config.digest and not chosen
-        return selection.wants_step(step) and (chosen or self.digest or selection.ranks is None)
+        return selection.wants_step(step) and (
+            config.digest or selection.ranks is None or selection.wants_rank(self.rank)
+        )
 
     def raised(
         self, kind: type[BaseException], error: BaseException, trace: TracebackType | None

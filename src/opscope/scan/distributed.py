@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.engine.executors import Task, parts
-from opscope.errors import OpscopeError, UsageError
+from opscope.errors import OpscopeError
 from opscope.questions.findings import Ranked, site
 from opscope.questions.tables import open_tables
 from opscope.run.progress import percent
-from opscope.run.store.reader import NativeRun
+from opscope.run.store.reader import NativeRun, read_by_workers
 from opscope.run.store.remote import open_part
 from opscope.scan.exchanges import BETWEEN_RANKS, process_groups
 from opscope.scan.part import Asked, Part, scan_apart, scan_part, shared, together
@@ -55,10 +55,7 @@ class Answer(msgspec.Struct, frozen=True):
 
 def scan_by(executor: Executor, run: Run, asked: Asked, progress: Progress) -> Part:
     """What every worker found, as one part. UsageError for a run that is not opscope's own."""
-    if not isinstance(run, NativeRun):
-        raise UsageError(
-            f"{run.info.path}: --executor reads opscope's own runs, this is of {run.info.format}"
-        )
+    run = read_by_workers(run)
     told = percent(progress, "scan")
     found = _asked(executor, list(_chunks(run)), asked, told)
     elsewhere = shared([answer.part for answer in found.values()])
@@ -67,8 +64,7 @@ def scan_by(executor: Executor, run: Run, asked: Asked, progress: Progress) -> P
         known = msgspec.structs.replace(asked, elsewhere=elsewhere)
         found |= _asked(executor, again, known, told)
     groups = {_spread(one) for answer in found.values() for one in answer.groups}
-    blocks = [_work(run, block) for block in blocks_of(groups, sorted(run.directories_by_rank))]
-    apart = _asked(executor, blocks, asked, told)
+    apart = _asked(executor, list(_blocks(run, groups)), asked, told)
     whole = together([answer.part for answer in (*found.values(), *apart.values())])
     problems = dict.fromkeys((*whole.problems, *run.gaps))
     return msgspec.structs.replace(whole, problems=tuple(problems), found=_once(whole.found))
@@ -125,12 +121,13 @@ def _chunks(run: NativeRun) -> Iterator[Work]:
         yield Work(run.info.path, tuple(names[start : start + size]))
 
 
-def _work(run: NativeRun, ranks: tuple[int, ...]) -> Work:
-    """The task that compares these ranks; how a job ended its launchers know."""
+def _blocks(run: NativeRun, groups: Iterable[tuple[int, ...]]) -> Iterator[Work]:
+    """Ranks to compare with one another, a task each; how a job ended its launchers know."""
     by_rank = run.directories_by_rank
     launchers = [process.directory for process in run.processes if process.world is None]
-    names = [name for rank in ranks for name in by_rank.get(rank, ())]
-    return Work(run.info.path, tuple(dict.fromkeys((*names, *launchers[:BLOCK]))), ranks)
+    for ranks in blocks_of(groups, sorted(by_rank)):
+        names = [name for rank in ranks for name in by_rank[rank]]
+        yield Work(run.info.path, tuple(dict.fromkeys((*names, *launchers[:BLOCK]))), ranks)
 
 
 def _bounded(part: Part, most: int) -> Part:

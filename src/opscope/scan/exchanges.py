@@ -55,9 +55,17 @@ class Told(Protocol):
     def name(self) -> str: ...
 
 
+class Group(msgspec.Struct, frozen=True):
+    """A process group by those of its ranks that are looked at; partial: it has others."""
+
+    name: str
+    members: tuple[int, ...]
+    partial: bool
+
+
 class Exchange(msgspec.Struct, frozen=True):
-    """One collective as one rank ran it; group is its name and those of its ranks that are looked
-    at, partial whether it has others; outputs are (dtype, digest, l2norm, mean, size) by slot.
+    """One collective as one rank ran it; outputs are (dtype, digest, l2norm, mean, size) by
+    slot.
     """
 
     process: int
@@ -66,8 +74,7 @@ class Exchange(msgspec.Struct, frozen=True):
     index: int
     op: str
     name: str
-    group: tuple[str, tuple[int, ...]]
-    partial: bool
+    group: Group
     shapes: tuple[tuple[int, ...], ...]
     outputs: Mapping[str, tuple[Any, ...]]
 
@@ -87,14 +94,6 @@ class Exchange(msgspec.Struct, frozen=True):
         )
 
 
-class _Group(msgspec.Struct, frozen=True):
-    """A process group by those of its ranks that are looked at; partial: it has others."""
-
-    name: str
-    members: tuple[int, ...]
-    partial: bool
-
-
 def exchange_accusations(
     tables: Tables,
     recorded: Set[tuple[int, int]],
@@ -108,7 +107,7 @@ def exchange_accusations(
     recorded: rank and step of all that was recorded; parted: whether parameters went apart; among:
     the ranks that are looked at, where the tables hold some of a job's.
     """
-    groups: dict[tuple[str, tuple[int, ...]], dict[int, dict[int, list[Exchange]]]] = defaultdict(
+    groups: dict[Group, dict[int, dict[int, list[Exchange]]]] = defaultdict(
         lambda: defaultdict(dict)
     )
     for one in _exchanges(tables, among):
@@ -116,13 +115,14 @@ def exchange_accusations(
     ended = {process.rank for process in tables.run.processes if process.exit_code == 0}
     ended_well = _ended_well(tables.run)
     lasts = dict(sorted(recorded))  # the last step of each rank
-    for (_, members), steps in groups.items():
+    for group, steps in groups.items():
+        members = group.members
         whole = _sequences(steps, members)
         if not parted and ended_well and _unseen(whole):
             continue
         # Of a job that did not end well a member that is looked at elsewhere may have gone: nothing
         # has arrived of what that one did not send.
-        unsure = not ended_well and any(one.partial for each in whole.values() for one in each)
+        unsure = group.partial and not ended_well
         first_end = min(lasts.get(one, 0) for one in members)
         if len({lasts.get(one) for one in members}) > 1 and _same(whole) and not unsure:
             accused = _first_unlike(whole, whole=True)
@@ -192,7 +192,7 @@ def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchang
         elif op.startswith("_c10d") or slot.partition(".")[0] == "0":
             # c10d's first argument is what it fills, the others are sent
             outputs[process, index][slot] = (dtype, *state)
-    groups: dict[str | None, _Group | None] = {}  # by the words of a call, which name all ranks
+    groups: dict[str | None, Group | None] = {}  # by the words of a call, which name all ranks
     for process, rank, step, index, op, name, args in tables.stream(_CALLS):
         if args not in groups:
             groups[args] = _looked_at(args, among)
@@ -206,21 +206,20 @@ def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchang
                 index,
                 op,
                 name,
-                (group.name, group.members),
-                group.partial,
+                group,
                 tuple(inputs[place]),
                 outputs[place],
             )
 
 
-def _looked_at(args: str | None, among: frozenset[int] | None) -> _Group | None:
+def _looked_at(args: str | None, among: frozenset[int] | None) -> Group | None:
     """The group that the arguments of a call name; among: the ranks that are looked at."""
     found = group_of(args)
     if found is None:
         return None
     name, every = found
     members = tuple(one for one in every if among is None or one in among)
-    return _Group(name, members, len(members) < len(every))
+    return Group(name, members, len(members) < len(every))
 
 
 def _first_unlike(ranks: Mapping[int, Sequence[Exchange]], *, whole: bool) -> Accusation | None:
@@ -274,7 +273,7 @@ def _absent(here: Mapping[int, Exchange], absent: Sequence[int]) -> Accusation:
 def _unequal(here: Mapping[int, Exchange]) -> Accusation | None:
     """What a collective left unlike on its ranks, by more than the order of a sum explains."""
     first = here[min(here)]
-    if not traits_of(first.op).alike or len(here) < len(first.group[1]):
+    if not traits_of(first.op).alike or len(here) < len(first.group.members):
         return None
     for slot in first.outputs:
         states = {
@@ -306,7 +305,7 @@ def _close(mine: tuple[Any, ...], theirs: tuple[Any, ...]) -> bool:
 
 
 def _accusation(mine: Exchange, theirs: Exchange, words: str, odd: Sequence[int]) -> Accusation:
-    group, ranks = mine.group
+    group, ranks = mine.group.name, mine.group.members
     return between_ranks(mine, theirs, odd, (words,), {"group": group, "ranks": list(ranks)[:64]})
 
 

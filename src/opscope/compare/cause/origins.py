@@ -217,7 +217,7 @@ class Search:
         """
         if cause.kind not in {COMPUTED, AMPLIFIED} or not self._collectives.flags[cause.target]:
             return False
-        if self._collectives.place(cause.target) in self._elsewhere:
+        if self._elsewhere and self._collectives.place(cause.target) in self._elsewhere:
             return True
         met = self._collectives.partners(cause.target)
         return any(

@@ -36,7 +36,7 @@ from opscope.run.store.stored_table import StoredTable
 from opscope.run.store.tables import batch_bytes, schema_bytes
 
 if TYPE_CHECKING:
-    from opscope.run.protocol import ArrowStream
+    from opscope.run.protocol import ArrowStream, Run
 
 
 RECORDED = Coverage(
@@ -82,6 +82,17 @@ class _Columns(Mapping[str, "np.ndarray[Any, Any]"]):
 
     def __len__(self) -> int:
         return len(self._names)
+
+
+def read_by_workers(run: Run) -> NativeRun:
+    """A run whose processes workers read where they lie; UsageError for one that is not opscope's
+    own.
+    """
+    if isinstance(run, NativeRun):
+        return run
+    raise UsageError(
+        f"{run.info.path}: --executor reads opscope's own runs, this is of {run.info.format}"
+    )
 
 
 class NativeRun(Relations):
