@@ -84,6 +84,15 @@ interop: build $(PRODUCERS:%=.venv-%/.ready)
 	env $(foreach name,$(PRODUCERS),OPSCOPE_$(shell echo $(name) | tr a-z A-Z)_PYTHON=$(CURDIR)/.venv-$(name)/bin/python) \
 		$(PYTEST) -n $(JOBS) --dist loadfile -m interop
 
+SITE := 'import sysconfig; print(sysconfig.get_path("purelib"))'
+# torch_npu is put beside the developers' torch, which it wants but must not install, with a stand-in of CANN under it.
+.venv-npu/.ready: tests/interop/npu.txt $(wildcard tests/interop/npu/*) | build
+	test -x .venv-npu/bin/python || $(PYTHON) -m venv .venv-npu
+	.venv-npu/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) --no-deps -r $<
+	echo "import site; site.addsitedir('$$($(BIN)/python -c $(SITE))')" >$$(.venv-npu/bin/python -c $(SITE))/developers.pth
+	.venv-npu/bin/python tests/interop/npu/build.py .venv-npu/cann
+	touch $@
+
 .venv-%/.ready: tests/interop/%.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<

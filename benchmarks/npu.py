@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What recording asks of an NPU: kernels, copies, waits and memory beside the program's own.
 
-    python benchmarks/npu.py [--counters VARIABLE] [--options "--values full"]
+    python benchmarks/npu.py [--counters VARIABLE] [--options "--values full"] [--only NAME …]
 
 needs torch_npu, and in place of CANN something that counts what is asked of it and writes the
 counts as JSON at the end of the process to the file that VARIABLE names (`%p` is the process):
@@ -210,6 +210,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--counters", default="SIM_COUNTERS", metavar="VARIABLE")
     parser.add_argument("--options", default="")
+    parser.add_argument("--only", nargs="+", choices=PROGRAMS, default=[*PROGRAMS], metavar="NAME")
     parser.add_argument("--program", choices=sorted(PROGRAMS), help=argparse.SUPPRESS)
     parser.add_argument("--steps", type=int, default=STEPS[1], help=argparse.SUPPRESS)
     asked = parser.parse_args()
@@ -220,7 +221,7 @@ def main() -> None:
         print("torch_npu is not installed: nothing is measured")
         return
     print("| " + " | ".join(HEAD) + " |\n|---" + "|--:" * (len(HEAD) - 1) + "|")
-    for name in PROGRAMS:
+    for name in asked.only:
         row = measure(name, variable=asked.counters, options=shlex.split(asked.options))
         print("| " + " | ".join(row) + " |", flush=True)
 

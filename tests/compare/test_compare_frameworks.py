@@ -12,8 +12,9 @@ import pytest
 from tests.questions.builder import Builder, state
 
 from opscope.compare.api import compare
-from opscope.compare.side.kinship import kin, world
+from opscope.compare.side.lowering import world
 from opscope.compare.tell.comparison import Comparison
+from opscope.operators.catalogue import kin
 
 GRAPH_LINE, TORCH_LINE = "/home/me/net_ms.py:9", "/home/me/net_pt.py:9"
 PARAMETER = {"role": "parameter"}

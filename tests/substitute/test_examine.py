@@ -372,3 +372,33 @@ def test_a_device_without_float64_gives_float32_for_it() -> None:
     assert examine(there, {"0": x}).verdict.verdict == "agree"
     assert examine(there, {"0": x + 1}).verdict.verdict == "wrong"
     assert examine(here, {"0": x}).verdict.verdict == "wrong"
+
+
+@pytest.mark.parametrize(("device", "verdict"), [("npu:0", "agree"), ("cpu", "wrong")])
+def test_a_device_without_float64_takes_numbers_as_float32(device: str, verdict: str) -> None:
+    """CANN's AdamW is given 0.999 as float32, and 1 - 0.999 is 1.3e-5 off then."""
+
+    def operands() -> tuple[list[Tensor], ...]:
+        torch.manual_seed(0)
+        one = torch.ones(1)
+        return [torch.randn(8)], [torch.randn(8)], [torch.zeros(8)], [torch.zeros(8)], [], [one]
+
+    def settings(beta: float) -> dict[str, Any]:
+        rates = {"lr": 1e-3, "beta1": 0.9, "beta2": beta, "weight_decay": 0.01, "eps": 1e-8}
+        return {**rates, "amsgrad": False, "maximize": False}
+
+    captured = capture(
+        "aten::_fused_adamw_.default",
+        operands(),
+        settings(0.999),
+        writes=frozenset({"0", "2", "3"}),
+        random=False,
+        limit=1 << 20,
+    )
+    bound = Bound(replace(captured.call, device=device), captured.pieces)
+    given = operands()
+    torch._fused_adamw_(*given, **settings(float(torch.tensor(0.999))))
+    result = {f"written:{slot}.0": given[slot][0] for slot in (0, 2, 3)}
+    assert examine(bound, result).verdict.verdict == verdict
+    wrong = {**result, "written:3.0": result["written:3.0"] * 1.001}
+    assert examine(bound, wrong).verdict.verdict == "wrong"

@@ -116,7 +116,7 @@ def analyse(
     )
     place, heuristic = _places(fault, counters, binaries, _beside(found, kernel, names), names)
     checks = addresses.check(fault, tensors)
-    operator = _operator(fault, node, kernel)
+    operator = operator_type(fault, node, kernel)
     judged = (
         check(operator, dump, tensors, attributes_of(node, kernel))
         if operator and dump is not None
@@ -174,7 +174,9 @@ def _task_name(kernel: str | None) -> str | None:
     return found[1] if found else None
 
 
-def _operator(fault: Fault, node: Node | None, kernel: Kernel | None) -> str | None:
+def operator_type(
+    fault: Fault, node: Node | None = None, kernel: Kernel | None = None
+) -> str | None:
     """Type of the operator, by the best source there is."""
     if node is not None or fault.node_type:
         return node.type if node is not None else fault.node_type

@@ -40,6 +40,7 @@ from opscope.kernels.calls import (
     written,
 )
 from opscope.kernels.flights import Flights
+from opscope.kernels.staged import Keep, Staged
 
 DUE_SECONDS = 0.5
 MOST_REMEMBERED = (
@@ -163,13 +164,12 @@ class Recorder(Flights):
         self.active = False
         self.paused = False
         self.step = 0
-        self.pending = 0
         self.watching = 0.0
         self.backward_seen = False
         self.overflowed = False
         self._next = {"index": 0, "version": 0, "storage": 0, "sampled": 0}
         self._storages: dict[int, Storage] = {}
-        self._staged: dict[int, Version] = {}  # by ticket
+        self._staged = Staged()
         self._operators: dict[Any, Operator] = {}
         self._open: dict[int, list[Draft]] = {}
         self._counts: dict[tuple[str, ...], int] = {}
@@ -360,12 +360,13 @@ class Recorder(Flights):
         if storage is not None:
             storage.role, storage.name = role, name
 
-    def fill(self, ticket: int, statistics: Any) -> None:
-        """Statistics of a tensor that was staged on a device have arrived."""
-        version = self._staged.pop(ticket, None)
-        if version is not None:
-            version.statistics = statistics
-            self.pending -= 1
+    @property
+    def pending(self) -> int:
+        return self._staged.pending
+
+    def fetched(self, found: Sequence[tuple[int, Any]], keep: Keep) -> None:
+        """Statistics of tensors that were staged on a device have arrived."""
+        self.overflowed |= self._staged.fetched(found, self._finished, keep)
 
     def attach(self, box: Any) -> None:
         """Write calls into a black box from now on, a run.store.blackbox.BlackBox, or into none."""
@@ -766,23 +767,21 @@ class Recorder(Flights):
         )
 
     def _read_version(self, seen: Observed) -> None:
-        version, tensor = seen.version, seen.tensor
-        if version is None:
+        version, tensor, facts = seen.version, seen.tensor, seen.facts
+        if version is None or not (facts.readable or facts.staged):
             return
-        if seen.facts.readable:
-            version.unread = False
+        version.unread = False
+        memory = tensor
+        if facts.readable:
             version.order = seen.order
             version.statistics = self.binding.read(tensor)
             seen.arrived = seen.io == "input" and bool(
                 version.statistics and (version.statistics.nan or version.statistics.pos_inf)
             )
-            memory = tensor if seen.facts.logical is None else self.binding.resolved(tensor)
-            version.value = self.binding.keep(memory) if self.values == "full" else None
-        elif seen.facts.staged:
-            version.unread = False
-            version.value = self.binding.keep(tensor) if self.values == "full" else None
-            self._staged[self.binding.stage(tensor)] = version
-            self.pending += 1
+            memory = tensor if facts.logical is None else self.binding.resolved(tensor)
+        else:
+            self._staged.add(self.binding.stage(tensor), version)
+        version.value = self.binding.keep(memory) if self.values == "full" else None
 
     @staticmethod
     def _writes(operator: Operator, seen: Observed) -> bool:

@@ -79,6 +79,14 @@ def traits_of(op: str) -> Traits:
     return Traits(**merged)  # type: ignore[arg-type]
 
 
+@lru_cache(maxsize=8192)
+def kin(op: str) -> str:
+    """One word for what operators of different frameworks compute: family() tells spellings of one
+    operator, this calls aten::addmm, MatMul and Dense one thing; its family where it has no kin.
+    """
+    return traits_of(op).kin or family(op)
+
+
 @cache
 def words_with(trait: str) -> frozenset[str]:
     """Every word whose row sets this flag."""

@@ -16,6 +16,8 @@ from opscope.questions.tables import Tables
 from opscope.run.access import access_of
 from opscope.run.finding import Forward
 from opscope.run.query import tensors_at
+from opscope.scan.device_errors import Launched, Suspects, suspects_of
+from opscope.scan.training.story import listed
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -31,11 +33,8 @@ DEVICE_ERROR = re.compile(
     r"core|507\d{3}|\bE[EZ]9999|ERR\d{5}|aclrtSynchronize|npuSynchronize|HCCL",
     re.IGNORECASE,
 )
-LATE = (
-    "a device error that was asynchronous: the kernel that failed may be an earlier one; "
-    "record with --sync, which makes launches blocking,"
-    " to know"
-)
+LATE = "a device error that was asynchronous: the kernel that failed may be an earlier one"
+TO_KNOW = "record with --sync, which makes launches blocking, to know"
 _ON_PURPOSE = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
 HUNG = 5.0  # seconds without a new call after which a process that was stopped stood still
 _INTERRUPTED = 130
@@ -81,7 +80,7 @@ def crash_accusations(tables: Tables) -> list[Accusation]:
         failed[row[0]].append(_Failed(*row))
     processes = {process.process: process for process in tables.run.processes}
     found = (
-        _crash(tables.run, calls, last[number], processes.get(number))
+        _crash(tables, calls, last[number], processes.get(number))
         for number, calls in failed.items()
     )
     return [_with_inputs(tables.run, accusation) for accusation in found if accusation is not None]
@@ -174,8 +173,9 @@ def _stem(op: str) -> str:
 
 
 def _crash(
-    run: Run, calls: list[_Failed], last: tuple[int, int | None], process: Process | None
+    tables: Tables, calls: list[_Failed], last: tuple[int, int | None], process: Process | None
 ) -> Accusation | None:
+    run = tables.run
     if process is not None and process.exit_code == 0:
         return None
     open_calls = [call for call in calls if call.error == UNFINISHED]
@@ -211,18 +211,55 @@ def _crash(
     if not fatal:
         return None
     innermost = _first_to_raise(max(fatal, key=lambda call: call.index), calls)
-    late = is_asynchronous(innermost.error) and not is_synchronous(run)
-    return Accusation(
+    crash = Accusation(
         process=innermost.process,
         index=innermost.index,
         kind="crash",
-        reasons=(_first_line(innermost.error), *((LATE,) if late else ())),
-        evidence={**_ending(process), **({"asynchronous": True} if late else {})},
+        reasons=(_first_line(innermost.error),),
+        evidence=_ending(process),
         order=innermost.order,
         judged=False,
-        confidence="suspected" if late else "proven",
         forward=forward_named(run, innermost.process, innermost.op),
     )
+    if not is_asynchronous(innermost.error) or is_synchronous(run):
+        return crash
+    return _late(crash, suspects_of(tables, innermost.index, innermost.error, process))
+
+
+def _late(crash: Accusation, suspects: Suspects) -> Accusation:
+    """The accusation of the call that the device's error means, as far as that is known: one that
+    alone computes what the failed kernel does, else the first of several, else the one that raised.
+    """
+    launched, named = suspects.launched, suspects.named
+    count = f"{len(launched)} calls launched since the last one that waited for the device"
+    kernel = f"the device names the kernel {suspects.kernel}"
+    unknown = {**crash.evidence, "asynchronous": True}
+    alone = len({(call.op, call.source) for call in named}) == 1
+    if named:
+        places = "such an operator" if alone else f"such operators: {listed([*map(_place, named)])}"
+        words = f"{kernel}; of {count} {len(named)} {'is' if len(named) == 1 else 'are'} {places}"
+        return msgspec.structs.replace(
+            crash,
+            index=named[0].index,
+            order=0,
+            forward=None,
+            confidence="likely" if alone else "suspected",
+            evidence=crash.evidence if alone else unknown,
+            reasons=(*crash.reasons, words if alone else f"{words}; {TO_KNOW}"),
+        )
+    between = f"; {count}: {listed([*map(_place, launched)])}" if launched else ""
+    return msgspec.structs.replace(
+        crash,
+        confidence="suspected",
+        evidence=unknown,
+        reasons=(*crash.reasons, f"{LATE}{between}; {TO_KNOW}"),
+    )
+
+
+def _place(call: Launched) -> str:
+    """`_softmax (train.py:12)`."""
+    file = (call.source or "").rpartition("/")[2]
+    return f"{call.op.rpartition('::')[2].partition('.')[0]}{f' ({file})' if file else ''}"
 
 
 def _first_to_raise(last: _Failed, calls: list[_Failed]) -> _Failed:

@@ -81,6 +81,20 @@ def unknown_leaf(tree: Mapping[str, Any]) -> str | None:
     return None
 
 
+def in_float32(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments as a device without float64 is given them: numbers as float32."""
+    return {
+        "args": [_number_in_float32(node) for node in tree["args"]],
+        "kwargs": {key: _number_in_float32(node) for key, node in tree["kwargs"].items()},
+    }
+
+
+def _number_in_float32(node: Any) -> Any:
+    if isinstance(node, list):
+        return [_number_in_float32(item) for item in node]
+    return torch.tensor(node, dtype=torch.float32).item() if type(node) is float else node
+
+
 def _leaves(node: Any) -> Iterator[Any]:
     if isinstance(node, list):
         for item in node:

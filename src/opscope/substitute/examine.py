@@ -11,7 +11,7 @@ tried: what it leaves uninitialised, or gives otherwise the second time, proves 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -29,14 +29,14 @@ from opscope.judge.replayed import (
 )
 from opscope.kernels.calls import writes_to
 from opscope.operators.catalogue import traits_of
-from opscope.substitute.arguments import dtype_name
+from opscope.substitute.arguments import dtype_name, in_float32
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.determined import QUANTITIES, judge_determined
 from opscope.substitute.integers import judge_integers
 from opscope.substitute.layout import WRITTEN, Laid
 from opscope.substitute.perform import Bound
 from opscope.substitute.places import judge_sharing, start_of
-from opscope.substitute.references import form_of
+from opscope.substitute.references import WITHOUT_FLOAT64, form_of
 from opscope.substitute.shared import judge_shared
 from opscope.substitute.terms import terms_of
 from opscope.substitute.truth import (
@@ -111,11 +111,11 @@ def examine(
             for slot, tensor in target.items()
         ]
     found = gravest(judged)
-    form = form_of(bound.call.op, devices(bound)) if found.verdict == "wrong" else None
-    if form is not None and form is not bound.func:
-        other = examine(Bound(bound.call, bound.memories, form, bound.writes), target)
-        if other.verdict.verdict == "agree":
-            return other
+    if found.verdict == "wrong":
+        for form in other_forms(bound):
+            other = examine(form, target, accumulation=accumulation)
+            if other.verdict.verdict == "agree":
+                return other
     if found.verdict == "wrong" and own.performed is not None:
         unsure = undefined(bound, found.slot, own)
         if unsure is not None:
@@ -129,6 +129,18 @@ def examine(
     return Answer(
         verdict=found, substitute=named, seconds=time.perf_counter() - start, outputs=tuple(judged)
     )
+
+
+def other_forms(bound: Bound) -> Iterator[Bound]:
+    """The call in the forms that its device may compute whatever is asked for, that one without."""
+    call, kinds = bound.call, devices(bound)
+    form = form_of(call.op, kinds)
+    if form is not None and form is not bound.func:
+        yield Bound(call, bound.memories, form, bound.writes)
+    args = in_float32(call.args)
+    if kinds & WITHOUT_FLOAT64 and args != call.args:
+        narrow = msgspec.structs.replace(call, args=args)
+        yield Bound(narrow, bound.memories, bound.func, bound.writes)
 
 
 def unless_told(bound: Bound, tensor: torch.Tensor, unsure: Replayed) -> Replayed:

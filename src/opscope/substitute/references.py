@@ -345,6 +345,9 @@ FORMS: dict[tuple[str, str], Callable[..., Any]] = {
 }
 
 
+WITHOUT_FLOAT64 = frozenset({"npu", "mps"})  # kinds of devices whose kernels take float32 numbers
+
+
 def form_of(op: str, devices: Iterable[str]) -> Callable[..., Any] | None:
     """The other form of an operator that a device of these kinds may compute, None where there is
     none.

@@ -82,8 +82,8 @@ def differing_attributes(target: Side, golden: Side, match: Match) -> dict[int, 
 
 
 def attributes(word: str, text: str | None, *, graph: bool) -> dict[str, tuple[float, ...]]:
-    """The attributes of one call from its column args; word is that of kinship.kin, graph says that
-    a graph's operator wrote them.
+    """The attributes of one call from its column args; word is its kin, graph says that a graph's
+    operator wrote them.
     """
     try:
         tree = msgspec.json.decode(text) if text else {}

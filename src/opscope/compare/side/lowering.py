@@ -2,7 +2,7 @@
 """A run as two frameworks have it in common, for comparing one with the other.
 
 What only one of them does without computing (allocations, views, constants, the initialisation of
-parameters) is left out; operators get the words of kinship.kin; a product and the addition of its
+parameters) is left out; operators get the words of catalogue.kin; a product and the addition of its
 bias become one call, with the inputs of both and the output of the last, where the other side has
 them in one; so do the operators of one gradient and those of an optimizer's step. The columns keep
 the way back to the run (Side.base), so that findings tell of the calls that were recorded.
@@ -10,16 +10,17 @@ the way back to the run (Side.base), so that findings tell of the calls that wer
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import msgspec
 import numpy as np
 
 from opscope.compare.side.columns import MODULE, NONE, Side
-from opscope.compare.side.kinship import kin, world
 from opscope.compare.side.producers import Flow
-from opscope.operators.catalogue import traits_of
+from opscope.operators.catalogue import kin, traits_of
 from opscope.operators.spelling import in_place
 from opscope.questions.rows import rows_of_calls
 
@@ -27,6 +28,8 @@ OPTIMIZER = "optimizer_step"
 # of updates that only add and multiply: side.conditions knows how it carries an error
 LINEAR_OPTIMIZER = "_foreach_add"
 _SHARE = 0.5
+_CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
+_TORCH = re.compile(r"\w+::|(torch|Functional|Tensor|Torch|NPU|Aten)\.")
 _FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch"}
 _GRADIENT = "convolution_backward"
 _BATCH_NORM, _MOVING, _TRAINING = (
@@ -46,6 +49,16 @@ class Lowered(msgspec.Struct, frozen=True):
     groups: dict[int, tuple[int, ...]]
 
 
+@lru_cache(maxsize=8192)
+def world(op: str) -> str:
+    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN, TensorFlow), or "" for
+    none of them.
+    """
+    if _TORCH.match(op):
+        return "torch"
+    return "graph" if _CAMEL.fullmatch(op) else ""
+
+
 def foreign(target: Side, golden: Side) -> bool:
     """Whether two runs come from different frameworks, by how their operators are spelt."""
     worlds = spelling(target), spelling(golden)
@@ -53,7 +66,7 @@ def foreign(target: Side, golden: Side) -> bool:
 
 
 def spelling(side: Side) -> str:
-    """Whose words most calls of a side bear, as kinship.world tells them; "" where that cannot be
+    """Whose words most calls of a side bear, as world tells them; "" where that cannot be
     told. Also of a side made common.
     """
     side = side if side.base is None else side.base

@@ -788,6 +788,24 @@ void Recorder::keep(Version& version, PyObject* tensor) {
     if (kept.get() != Py_None) version.value = value_at(kept.get());
 }
 
+// Of calls that made one of these of sound operands: what the operands held, as far as store(ticket) answers where it is.
+void Recorder::keep_operands(const std::unordered_set<const Version*>& unsound, nb::handle store) {
+    std::unordered_map<const Version*, std::int64_t> tickets;
+    for (const auto& [ticket, version] : staged_) tickets.emplace(version.get(), ticket);
+    auto& rows = rows_.tensors;
+    for (std::size_t start = 0, end = 0; start < rows.size(); start = end) {
+        bool made = false, given = false;
+        for (; end < rows.size() && rows[end].index == rows[start].index; ++end)
+            (rows[end].input ? given : made) |= unsound.count(rows[end].version.get()) > 0;
+        for (std::size_t i = start; made && !given && i < end; ++i) {
+            const auto ticket = tickets.find(rows[i].version.get());
+            if (!rows[i].input || ticket == tickets.end() || rows[i].version->value) continue;
+            const nb::object place = store(ticket->second);
+            if (!place.is_none()) rows[i].version->value = value_at(place.ptr());
+        }
+    }
+}
+
 // The calls of an AccumulateGrad node hand a gradient to its parameter.
 void Recorder::label_gradient(Running& running) {
     const auto& storage = running.inputs.front().row.storage;

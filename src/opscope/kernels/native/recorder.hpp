@@ -7,6 +7,7 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "recorder_args.hpp"
@@ -117,8 +118,8 @@ class Recorder {
     void label(nb::handle tensor, const std::string& role, nb::object name);
     // Calls and tensors since the last time as two objects with __arrow_c_array__, or None when there are none.
     nb::object take(std::int32_t process, std::int32_t rank, unsigned levels);
-    // statistics: a record of kernels/reference.py.
-    void fill(std::int64_t ticket, nb::handle statistics);
+    // Statistics by ticket, records of kernels/reference.py or None: kernels/staged.py says what their arrival shows.
+    void fetched(const std::vector<std::pair<std::int64_t, nb::object>>& found, nb::handle keep);
     std::vector<std::pair<std::int64_t, std::string>> open_calls() const;
     // A BlackBox of run/store/blackbox.py, or None.
     void attach(nb::handle box);
@@ -199,6 +200,7 @@ class Recorder {
     void keep_all(Running& running);
     void keep_random(Running& running);
     void keep(Version& version, PyObject* tensor);
+    void keep_operands(const std::unordered_set<const Version*>& unsound, nb::handle store);
     void keep(Seen& seen, PyObject* tensor);
     nb::object as_draft(Running& running);
     nb::object as_observed(const Seen& seen, bool input);

@@ -228,15 +228,24 @@ void Recorder::label(nb::handle tensor, const std::string& role, nb::object name
     seen.row.storage->name = name.is_none() ? Interner::none : texts_(nb::cast<std::string>(name));
 }
 
-void Recorder::fill(std::int64_t ticket, nb::handle told) {
-    const auto found = staged_.find(ticket);
-    if (found == staged_.end()) return;
-    if (!told.is_none()) {
-        found->second->statistics = statistics_of(told);
-        found->second->known = true;
+void Recorder::fetched(const std::vector<std::pair<std::int64_t, nb::object>>& found, nb::handle keep) {
+    std::unordered_set<const Version*> unsound;
+    std::int64_t first = found.empty() ? 0 : std::numeric_limits<std::int64_t>::max();
+    for (const auto& [ticket, told] : found) {
+        first = std::min(first, ticket);
+        const auto staged = staged_.find(ticket);
+        if (staged == staged_.end()) continue;
+        --pending;
+        if (told.is_none()) continue;
+        Version& version = *staged->second;
+        version.statistics = statistics_of(told);
+        version.known = true;
+        const Statistics& of = version.statistics;
+        if (of.nan || of.pos_inf || of.neg_inf) unsound.insert(&version);
     }
-    staged_.erase(found);
-    --pending;
+    if (!unsound.empty()) keep_operands(unsound, keep);
+    for (auto staged = staged_.begin(); staged != staged_.end();) staged = staged->first < first ? staged_.erase(staged) : std::next(staged);
+    overflowed |= !unsound.empty();
 }
 
 std::vector<std::pair<std::int64_t, std::string>> Recorder::open_calls() const {
@@ -350,7 +359,7 @@ NB_MODULE(_recorder, module) {
         .def("next_step", &Recorder::next_step)
         .def("forget", &Recorder::forget)
         .def("close", &Recorder::close)
-        .def("fill", &Recorder::fill, nb::arg(), nb::arg().none())
+        .def("fetched", &Recorder::fetched)
         .def("label", &Recorder::label, nb::arg("tensor"), nb::arg("role"), nb::arg("name").none())
         .def("take", &Recorder::take)
         .def("open_calls", &Recorder::open_calls)

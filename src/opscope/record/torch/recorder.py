@@ -39,7 +39,6 @@ from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import Modules, result_tensors, tensors_in, uncounted
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
-from opscope.record.torch.staging import non_finite
 from opscope.record.torch.training import Training
 from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.arrow import encode_rows
@@ -55,6 +54,7 @@ SETTINGS = {
     "weight_decay": "the weight decay",
     "momentum": "the momentum",
 }
+MOST_COPIES = 64  # of tensors of devices that an origin read
 Result = TypeVar("Result")
 
 
@@ -73,6 +73,7 @@ class TorchRecorder:
             self._step_ended, LiveOptimizers(self.modules.may_have_used), module=config.step_module
         )
         self._worked = False
+        self._copies_kept = 0
         self.levels = tuple(level for level in config.levels if level != DIGEST)
         self._autocast: dict[str, None] = {}
         self._training = Training(self.modules)
@@ -171,12 +172,20 @@ class TorchRecorder:
             return True
         if not end and not staging.full:
             return False
-        for ticket, statistics in staging.fetch():
-            self.book.fill(ticket, statistics)
-            self.book.overflowed = self.book.overflowed or (
-                statistics is not None and non_finite(statistics)
-            )
+        self.book.fetched(staging.fetch(), self._keep_copied)
         return True
+
+    def _keep_copied(self, ticket: int) -> tuple[str, str] | None:
+        """Where the host's copy of a device's tensor was stored; None where there is none any more,
+        or enough have been kept.
+        """
+        if self._copies_kept >= MOST_COPIES or self.session.config.values == "none":
+            return None
+        tensor = self.binding.staging.copy_of(ticket)
+        if tensor is None:
+            return None
+        self._copies_kept += 1
+        return self.binding.keep(tensor)
 
     def batches(self, *, process: int, rank: int) -> dict[str, Any]:
         """Arrow batches of what was finished since the last time, by table."""

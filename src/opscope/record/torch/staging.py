@@ -39,7 +39,7 @@ from opscope.run.contain import is_surfaced, surface
 Result = TypeVar("Result")
 MOST_STAGED = 65536
 SMALL = 1 << 18  # bytes that travel in the time of a few launches
-RING = 1 << 25  # bytes of host memory for the copies of a step
+RING = 1 << 25  # bytes of host memory for the copies of a step; there are two, taken in turns
 ALIGNED = 64
 
 
@@ -68,10 +68,11 @@ class Launched:
 class Device:
     """What is under way on one device, in which of its streams."""
 
-    ring: torch.Tensor
+    rings: list[torch.Tensor]  # the one being filled first
     capability: Capability
     used: int = 0
     copies: list[Copied] = field(default_factory=list)
+    arrived: list[list[Copied]] = field(default_factory=lambda: [[], []])  # as the rings hold them
     launches: list[Launched] = field(default_factory=list)
     streams: set[Any] = field(default_factory=set)
 
@@ -128,6 +129,12 @@ class Staging:
             ready, self._ready = self._ready, []
             return ready
 
+    def copy_of(self, ticket: int) -> torch.Tensor | None:
+        """What a staged tensor held, where its copy has arrived and not been overwritten yet."""
+        with self._lock:
+            copies = (each for of in self._devices.values() for ring in of.arrived for each in ring)
+            return next((each.tensor for each in copies if each.ticket == ticket), None)
+
     def _asked(self, ticket: int, tensor: torch.Tensor) -> bool:
         """Whether a tensor is under way."""
         try:
@@ -166,7 +173,9 @@ class Staging:
         if found is None:
             capability = self._capabilities.get(device) or self._capability(device)
             self._capabilities[device] = capability
-            found = self._devices[device] = Device(host_memory(RING), capability)
+            found = self._devices[device] = Device(
+                [host_memory(RING), host_memory(RING)], capability
+            )
         found.streams.add(current_stream(device))
         return found
 
@@ -207,10 +216,12 @@ class Staging:
         tickets, found = under_way.tickets, dict[int, Statistics | None]()
         under_way.copies, under_way.launches, under_way.streams = [], [], set()
         under_way.used = 0
+        under_way.rings.reverse()
         try:
             with unseen():
                 words = self._tried(device, lambda: fetched(device, launches, streams))
             found.update((each.ticket, read(each.tensor)) for each in copies)
+            under_way.arrived = [under_way.arrived[1], copies]
             for each in launches:
                 count = sum(piece.numel() for piece in each.pieces)
                 found[each.ticket], words = (
@@ -246,7 +257,8 @@ def sent(tensor: torch.Tensor, under_way: Device) -> torch.Tensor:
     span = span_of(tensor)
     start, end = under_way.used, under_way.used + span * tensor.element_size()
     under_way.used = -(-end // ALIGNED) * ALIGNED
-    host = under_way.ring[start:end].view(tensor.dtype)
+    under_way.arrived[0] = []
+    host = under_way.rings[0][start:end].view(tensor.dtype)
     host.copy_(tensor.as_strided((span,), (1,), tensor.storage_offset()), non_blocking=True)
     return host.as_strided(tensor.shape, tensor.stride(), host.storage_offset())
 
@@ -274,7 +286,3 @@ def read(tensor: torch.Tensor) -> Statistics | None:
     """Statistics of a host tensor's elements; None where NumPy has no such type."""
     array = view(tensor)
     return None if array is None else statistics(array, threads=torch.get_num_threads())
-
-
-def non_finite(statistics: Any) -> bool:
-    return bool(statistics.nan or statistics.pos_inf or statistics.neg_inf)

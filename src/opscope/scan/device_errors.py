@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which call a device's error means, where a later one was the first to hear of it.
+
+A launch returns before its kernel has run. What can have failed are the calls that were launched
+since the last one that waited for the device; which of them, the error's own text may say, or the
+log that CANN wrote of the process: they name the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opscope.ascend.analysis import operator_type
+from opscope.ascend.log import LogReader, read_logs, read_text
+from opscope.errors import OpscopeError
+from opscope.operators.catalogue import kin, traits_of
+from opscope.questions.tables import Tables
+
+if TYPE_CHECKING:
+    from opscope.run.schema import Process
+
+MAX_LAUNCHED = 4096
+_KERNEL = re.compile(r"\bkernel[ _]name\s*[=:]\s*(?:aclnn)?([A-Za-z]\w*)")
+_LOGS = ("debug/plog", "run/plog", "plog", ".")  # where CANN writes below its folder of logs
+# Operator calls before the failed one in its step, the last first: whether each was given a tensor
+# of a device, whether it has results, whether they are on a device.
+_CALLS = """
+SELECT calls."index", any_value(op), any_value(source),
+    coalesce(bool_or(io = 'input' AND tensors.device <> 'cpu'), false),
+    coalesce(bool_or(io = 'output'), false),
+    coalesce(bool_or(io = 'output' AND tensors.device <> 'cpu'), false)
+FROM calls LEFT JOIN tensors ON tensors.process = calls.process
+    AND tensors."index" = calls."index"
+WHERE calls.process = $1 AND level = 'operator' AND calls."index" < $2
+    AND step >= (SELECT step FROM calls WHERE process = $1 AND "index" = $2)
+GROUP BY calls."index" ORDER BY calls."index" DESC LIMIT $3
+"""
+
+
+class Launched(msgspec.Struct, frozen=True):
+    """A call whose kernel may not have run when it returned."""
+
+    index: int
+    op: str
+    source: str | None
+
+
+class Suspects(msgspec.Struct, frozen=True):
+    """What may have failed: launched since the last wait, in order; the kernel that the device
+    names, and those calls that are such an operator.
+    """
+
+    launched: tuple[Launched, ...]
+    kernel: str | None
+    named: tuple[Launched, ...]
+
+
+def suspects_of(tables: Tables, index: int, error: str, process: Process) -> Suspects:
+    """Those of an error that this call of a process raised."""
+    launched = tuple(_launched(tables, process.process, index))[::-1]
+    kernel = _kernel_in(error) or _kernel_logged(process)
+    word = None if kernel is None else _plain(kernel)
+    return Suspects(launched, kernel, tuple(call for call in launched if _plain(call.op) == word))
+
+
+def _plain(op: str) -> str:
+    """One word for an operator and for the kernels that compute it."""
+    return kin(op).replace("_", "").lower()
+
+
+def _launched(tables: Tables, process: int, index: int) -> Iterator[Launched]:
+    """Calls before this one back to the last that waited, the last first."""
+    for number, op, source, asks, answers, on_device in tables.rows(
+        _CALLS, (process, index, MAX_LAUNCHED)
+    ):
+        if asks and not on_device:
+            return  # what it gave lies with the host: it waited
+        traits = traits_of(op)
+        if on_device and answers and not (traits.view or traits.allocates):
+            yield Launched(number, op, source)
+
+
+def _kernel_in(error: str) -> str | None:
+    """The type of operator, else the kernel, that an error's text names."""
+    found = _failed(read_text(error.encode(errors="replace"), "error"))
+    if found is not None:
+        return found
+    named = _KERNEL.search(error)
+    return None if named is None else named[1]
+
+
+def _kernel_logged(process: Process) -> str | None:
+    """The same from what CANN logged of the process, on the machine where it ran."""
+    if process.host != socket.gethostname():
+        return None
+    folder = Path(os.environ.get("ASCEND_PROCESS_LOG_PATH") or Path.home() / "ascend" / "log")
+    try:
+        files = [
+            path
+            for below in _LOGS
+            for path in (folder / below).glob(f"plog-{process.pid}_*.log")
+            if process.start is None or path.stat().st_mtime >= process.start
+        ]
+        return _failed(read_logs(files)) if files else None
+    except (OSError, OpscopeError):
+        return None  # whose log it is, nobody else has to mind
+
+
+def _failed(log: LogReader) -> str | None:
+    """The operator's type, else the kernel, of the first error that has one."""
+    names = (operator_type(fault) or fault.kernel for fault in log.faults())
+    return next((name for name in names if name), None)

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs on `npu:0`, healthy ones and faults, that test_npu.py runs bare and recorded.
+
+    python programs.py NAME [STEPS]
+
+prints a loss a step; on the CPU where DEVICE=cpu. A line that a verdict has to name ends with
+`# HERE`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+DEVICE = os.environ.get("DEVICE", "npu")
+if DEVICE == "npu":
+    import torch_npu
+
+Step = Callable[[int], torch.Tensor]
+
+
+def on_device(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape).to(DEVICE)
+
+
+def mlp() -> Step:
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(DEVICE)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    x, y = on_device(32, 8), on_device(32, 4)
+
+    def step(_: int) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = functional.mse_loss(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def conv() -> Step:
+    net = nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Dropout(0.1), nn.Linear(8 * 64, 10)),
+    ).to(DEVICE)
+    optimizer = torch.optim.Adam(net.parameters())
+    x, y = on_device(4, 3, 16, 16), torch.randint(0, 10, (4,)).to(DEVICE)
+
+    def step(_: int) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+class Block(nn.Module):
+    """Attention with a mask of -inf, then a GELU."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm, self.qkv = nn.LayerNorm(width), nn.Linear(width, 3 * width)
+        self.out, self.wide = nn.Linear(width, width), nn.Linear(width, 4 * width)
+        self.narrow = nn.Linear(4 * width, width)
+        self.register_buffer("mask", torch.triu(torch.full((16, 16), float("-inf")), 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(self.norm(x)).chunk(3, -1)
+        scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5 + self.mask.to(q.dtype)
+        x = x + self.out(torch.softmax(scores, -1) @ v)
+        return x + self.narrow(functional.gelu(self.wide(self.norm(x))))
+
+
+def transformer(dtype: torch.dtype | None = None) -> Step:
+    words, block, head = (
+        nn.Embedding(50, 32).to(DEVICE),
+        Block(32).to(DEVICE),
+        nn.Linear(32, 50).to(DEVICE),
+    )
+    net = nn.ModuleList([words, block, head])
+    optimizer = torch.optim.AdamW(net.parameters(), fused=dtype is None)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**12, enabled=dtype == torch.float16)
+    ids = torch.randint(0, 50, (4, 17)).to(DEVICE)
+
+    def step(_: int) -> torch.Tensor:
+        optimizer.zero_grad()
+        with torch.autocast(DEVICE, dtype=dtype or torch.float16, enabled=dtype is not None):
+            logits = head(block(words(ids[:, :-1]))).float()
+        loss = functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten())
+        scaler.scale(loss).backward()
+        scaler.unscale_(optimizer)
+        torch.nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    return step
+
+
+def fused_attention() -> Step:
+    q, k, v = (on_device(2, 4, 16, 8).half().requires_grad_() for _ in range(3))
+    scale = nn.Parameter(torch.ones(8).to(DEVICE).half())
+
+    def step(_: int) -> torch.Tensor:
+        given = {"scale": 8**-0.5, "input_layout": "BNSD"}
+        attended = torch_npu.npu_fusion_attention(q, k, v, 4, **given)[0]
+        normed = torch_npu.npu_rms_norm(attended, scale)[0]
+        loss = normed.float().square().mean()
+        loss.backward()
+        return loss
+
+    return step
+
+
+def half_overflow() -> Step:
+    w = (on_device(64, 64) / 8).half()
+    x = on_device(16, 64).half()
+
+    def step(number: int) -> torch.Tensor:
+        q = (x * 4**number) @ w
+        scores = torch.matmul(q, q.transpose(-1, -2))  # HERE
+        return torch.softmax(scores / 8, -1).float().mean()
+
+    return step
+
+
+def nan_backward() -> Step:
+    net = nn.Linear(8, 8).to(DEVICE)
+    x = on_device(4, 8)
+    x[0] = 0.0
+
+    def step(_: int) -> torch.Tensor:
+        away = net(x) - net(x).detach()
+        norm = away.square().sum(-1).sqrt()  # HERE
+        loss = norm.mean()
+        loss.backward()
+        return loss
+
+    return step
+
+
+def division() -> Step:
+    x = on_device(8)
+
+    def step(number: int) -> torch.Tensor:
+        count = torch.full((8,), float(3 - number)).to(DEVICE)
+        return (x / count).sum()  # HERE
+
+    return step
+
+
+def trained_away() -> Step:
+    """A weight that a step of its optimizer makes 0 ends in a division by it."""
+    weight = nn.Parameter(torch.tensor([1.0, 2.0]).to(DEVICE))
+    optimizer = torch.optim.SGD([weight], lr=1.0)
+    x = on_device(2)
+
+    def step(number: int) -> torch.Tensor:
+        optimizer.zero_grad()
+        loss = weight.sum() if number < 1 else (x / weight).sum()  # HERE
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def products() -> Step:
+    """Two operators that a broken kernel shows in: a softmax and a product."""
+    a, b = on_device(32, 16), on_device(16, 8)
+
+    def step(number: int) -> torch.Tensor:
+        weights = torch.softmax(a + number, -1)  # SOFTMAX
+        return (weights @ b).square().mean()  # PRODUCT
+
+    return step
+
+
+PROGRAMS: dict[str, Callable[[], Step]] = {
+    "mlp": mlp,
+    "conv": conv,
+    "transformer": transformer,
+    "transformer_float16": lambda: transformer(torch.float16),
+    "transformer_bfloat16": lambda: transformer(torch.bfloat16),
+    "fused_attention": fused_attention,
+    "half_overflow": half_overflow,
+    "nan_backward": nan_backward,
+    "division": division,
+    "trained_away": trained_away,
+    "products": products,
+}
+
+
+def main() -> None:
+    torch.manual_seed(0)
+    step = PROGRAMS[sys.argv[1]]()
+    for number in range(int(sys.argv[2]) if len(sys.argv) > 2 else 4):
+        print(f"{step(number).item():.9g}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
