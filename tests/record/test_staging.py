@@ -117,8 +117,12 @@ def test_a_device_that_fails_costs_its_statistics_only(
     calls = found.all("aten::mul.Tensor")
     assert len(calls) == 3
     assert [found.inputs(call)["0"].size for call in calls] == [None] * 3
-    (line,) = [line for line in capfd.readouterr().err.splitlines() if "opscope" in line]
+    told = capfd.readouterr().err
+    (line,) = [line for line in told.splitlines() if "opscope" in line]
     assert "507015" in line
+    assert "\n  and much more\n" in told, "nobody else is told of it"
+    (process,) = found.run.processes
+    assert [*process.torch["device errors"].values()] == ["error code is 507015\nand much more"]
 
 
 def test_values_of_device_tensors_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

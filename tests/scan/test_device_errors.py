@@ -46,6 +46,7 @@ def told(error: str, *, softmaxes: int = 1, lines: int = 1, **ends: Any) -> Find
     rows.call("view", [on_device(4)], [on_device(4)], source="/t.py:6")
     rows.call("empty", [], [on_device(5)], source="/t.py:6")
     rows.call("randn", [], [on_host(6)], source="/t.py:6")
+    rows.step = 1  # a loss is read once the optimizer has ended its step
     last = rows.call("_local_scalar_dense", [on_device(4)], [], source="/t.py:7", error=error)
     rows.ends(0, exit_code=1, **{"host": "elsewhere", "pid": 7, "start": 1.0, **ends})
     (found,) = scan(rows.run()).findings
@@ -69,6 +70,35 @@ def test_the_kernel_that_the_error_names(said: str) -> None:
     assert "names the kernel Softmax" in finding.reasons[1]
     assert "of 2 calls launched" in finding.reasons[1]
     assert next_command(finding, "run") == "opscope run --journal aten::_softmax.default -- CMD"
+
+
+def test_what_the_driver_told_the_recorder_alone() -> None:
+    finding = told(HEARD, torch={"device errors": {"npu:0": HEARD + FAILED.format(SOFTMAX)}})
+    assert (finding.op, finding.confidence) == ("aten::_softmax.default", "likely")
+
+
+@pytest.mark.parametrize(
+    ("kernel", "op"),
+    [
+        ("ForeachAddScalar", "aten::_foreach_add_.Scalar"),
+        ("ForeachAddcmulScalarListV2", "aten::_foreach_addcmul_.Scalar"),
+        ("LayerNormGradV3", "aten::native_layer_norm_backward.default"),
+        ("ApplyAdamWV2", "aten::_fused_adamw_.default"),
+        ("MatMulV3", "aten::addmm.default"),
+        ("FlashAttentionScore", "npu::npu_fusion_attention.default"),
+        ("Cast", "aten::_to_copy.default"),
+        ("AddCustom", "mine::add_custom.default"),
+    ],
+)
+def test_kernels_and_the_operators_that_launch_them(kernel: str, op: str) -> None:
+    rows = Builder()
+    rows.call(op, [on_device(1)], [on_device(2)], source="/t.py:1")
+    rows.call("neg", [on_device(2)], [on_device(3)], source="/t.py:2")
+    error = HEARD + FAILED.format(f"{kernel}_{'a' * 32}_1")
+    rows.call("_local_scalar_dense", [on_device(3)], [], source="/t.py:3", error=error)
+    rows.ends(0, exit_code=1)
+    (found,) = scan(rows.run()).findings
+    assert (found.op, found.confidence) == (op, "likely")
 
 
 def test_several_calls_of_one_line_are_one_place() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import sys
+import textwrap
 import threading
 import time
 from contextlib import ExitStack
@@ -53,6 +54,7 @@ class Recorder(Protocol):
     def batches(self, *, process: int, rank: int) -> dict[str, Any]: ...
 
 
+LONGEST_ERROR = 1 << 14  # of a device, in characters
 MOST_NOTES = 64
 
 
@@ -199,12 +201,16 @@ class Session:
     def device_lost(self, device: str, error: BaseException) -> None:
         """A device can be asked no more: its tensors have no statistics from now on, their calls
         are still recorded.
+
+        Drivers tell the whole of an error once, to whoever asks first: it is printed for the
+        program's user, and kept for scan.
         """
-        why = str(error).partition("\n")[0]
+        why, _, rest = str(error).partition("\n")
         tell(
             f"statistics of {device} end here: {type(error).__name__}: {why}; calls are still "
-            "recorded"
+            f"recorded{textwrap.indent(chr(10) + rest, '  ') if rest else ''}"
         )
+        self.note("device errors", device, str(error)[:LONGEST_ERROR])
 
     def missed(self, op: str, error: BaseException) -> bool:
         """A call could not be recorded, which is said once; recording ends when it happens too

@@ -30,7 +30,7 @@ DEVICE_ERROR = re.compile(
     r"CUDA error|CUDNN_STATUS_EXECUTION_FAILED|CUBLAS_STATUS_EXECUTION_FAILED|device-side "
     r"assert|illegal memory access|unspecified launch"
     r"|HIP error|NPU error|ACL error|AI ?Core|vector "
-    r"core|507\d{3}|\bE[EZ]9999|ERR\d{5}|aclrtSynchronize|npuSynchronize|HCCL",
+    r"core|507\d{3}|\bE[EZ]9999|ERR\d\d[1-3]00|aclrtSynchronize|npuSynchronize|HCCL",
     re.IGNORECASE,
 )
 LATE = "a device error that was asynchronous: the kernel that failed may be an earlier one"

@@ -27,10 +27,12 @@ if TYPE_CHECKING:
     from opscope.run.schema import Process
 
 MAX_LAUNCHED = 4096
-_KERNEL = re.compile(r"\bkernel[ _]name\s*[=:]\s*(?:aclnn)?([A-Za-z]\w*)")
+_KERNEL = re.compile(r"\bkernel[ _]name\s*[=:]\s*(?:aclnn)?(?:Inplace)?([A-Za-z]\w*)")
+_LISTS = re.compile(r"(?<=^foreach)(\w+?)(scalarlist|scalar|list|tensor)$")  # ForeachAddScalar
 _LOGS = ("debug/plog", "run/plog", "plog", ".")  # where CANN writes below its folder of logs
-# Operator calls before the failed one in its step, the last first: whether each was given a tensor
-# of a device, whether it has results, whether they are on a device.
+# Operator calls before the failed one, the last first, from the step before its own on, at whose
+# beginning the recorder had waited: whether each was given a tensor of a device, whether it has
+# results, whether they are on a device.
 _CALLS = """
 SELECT calls."index", any_value(op), any_value(source),
     coalesce(bool_or(io = 'input' AND tensors.device <> 'cpu'), false),
@@ -39,7 +41,7 @@ SELECT calls."index", any_value(op), any_value(source),
 FROM calls LEFT JOIN tensors ON tensors.process = calls.process
     AND tensors."index" = calls."index"
 WHERE calls.process = $1 AND level = 'operator' AND calls."index" < $2
-    AND step >= (SELECT step FROM calls WHERE process = $1 AND "index" = $2)
+    AND step >= (SELECT step FROM calls WHERE process = $1 AND "index" = $2) - 1
 GROUP BY calls."index" ORDER BY calls."index" DESC LIMIT $3
 """
 
@@ -65,14 +67,15 @@ class Suspects(msgspec.Struct, frozen=True):
 def suspects_of(tables: Tables, index: int, error: str, process: Process) -> Suspects:
     """Those of an error that this call of a process raised."""
     launched = tuple(_launched(tables, process.process, index))[::-1]
-    kernel = _kernel_in(error) or _kernel_logged(process)
+    told = process.torch.get("device errors", {}).values()  # to the recorder, which asked first
+    kernel = _kernel_in("\n".join([error, *told])) or _kernel_logged(process)
     word = None if kernel is None else _plain(kernel)
     return Suspects(launched, kernel, tuple(call for call in launched if _plain(call.op) == word))
 
 
 def _plain(op: str) -> str:
     """One word for an operator and for the kernels that compute it."""
-    return kin(op).replace("_", "").lower()
+    return _LISTS.sub(r"\1", kin(op).replace("_", "").lower().removeprefix("native"))
 
 
 def _launched(tables: Tables, process: int, index: int) -> Iterator[Launched]:

@@ -159,7 +159,10 @@ class Staging:
             return action()
         except Exception as error:  # noqa: BLE001 - whatever it is, the second time tells whose
             self._forget(device)
-            action()
+            try:
+                action()
+            except Exception:  # noqa: BLE001 - of which the driver tells less than the first time
+                raise error from None
             surface(error)
 
     def _forget(self, device: torch.device) -> None:
