@@ -33,7 +33,7 @@ def facts_of_a_device(tensor: torch.Tensor) -> Any:
     return facts
 
 
-ORIGINAL = TorchBinding.facts
+ORIGINAL, ORIGINAL_CLONE = TorchBinding.facts, TorchBinding.clone
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -123,6 +123,32 @@ def test_a_device_that_fails_costs_its_statistics_only(
     assert "\n  and much more\n" in told, "nobody else is told of it"
     (process,) = found.run.processes
     assert [*process.torch["device errors"].values()] == ["error code is 507015\nand much more"]
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_nothing_is_copied_on_the_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
+    """What an optimizer overwrites would be its whole state; nobody knows its result yet."""
+    monkeypatch.setattr(TorchBinding, "facts", staticmethod(facts_of_a_device))
+    copied: list[torch.Tensor] = []
+
+    def clone(tensor: torch.Tensor) -> torch.Tensor:
+        copied.append(tensor)
+        return ORIGINAL_CLONE(tensor)
+
+    monkeypatch.setattr(TorchBinding, "clone", staticmethod(clone))
+    there, here = torch.ones(3).as_subclass(OnDevice), torch.ones(3)
+
+    def program() -> None:
+        for tensor in (there, here):
+            tensor + 1
+        opscope.mark_step()
+        for tensor in (there, here):
+            tensor.log_()
+
+    record(tmp_path, program, plain=plain)
+    assert [type(tensor) for tensor in copied] == [torch.Tensor]
 
 
 def test_values_of_device_tensors_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -821,8 +821,9 @@ class Recorder(Flights):
         for seen in draft.inputs:
             if (
                 self._writes(operator, seen)
-                and seen.version is not None
-                and seen.version.statistics is not None
+                and not seen.facts.staged
+                and seen.version
+                and seen.version.statistics
             ):
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)
 

@@ -711,6 +711,7 @@ Ref Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slo
     Facts facts;
     touch(seen, tensor, facts, input, slot);
     Version* version = seen.row.version.get();
+    seen.staged = facts.staged;
     // Reading memory that nobody has written gives it pages, which cost once more when they are written.
     if (version && workspace && values_ != Values::Full && facts.code == static_cast<int>(DType::UInt8)) seen.row.storage->blanked();
     Ref parts = std::move(facts.parts);
@@ -822,7 +823,7 @@ void Recorder::guard(Running& running) {
     if (values_ != Values::Anomaly && values_ != Values::Sample) return;
     if (!running.sampled && (running.info->bound == Bound::Overwritten || excluded(running))) return;
     for (const auto& seen : running.inputs) {
-        if (!seen.written || !known(seen)) continue;
+        if (!seen.written || seen.staged || !known(seen)) continue;
         Ref copy = checked(PyObject_CallMethod(torch_.binding(), "clone", "(O)", seen.tensor));
         running.before.emplace_back(seen.row.slot, std::move(copy));
     }

@@ -45,6 +45,7 @@ struct Seen {
     bool written = false, integer = false;
     bool arrived = false;  // NaN or +Inf that no recorded call made
     bool part = false;     // indices, sizes, scales of a composed tensor
+    bool staged = false;   // its statistics come from a device, when the call is long over
 };
 
 // The forward call that owns an autograd node.
