@@ -167,11 +167,11 @@ class TorchBinding:
         return self.staging.stage(base(tensor) if 0 in tensor.stride() else tensor)
 
     @set_aside
-    def keep(self, tensor: torch.Tensor) -> tuple[str, str] | None:
+    def keep(self, tensor: torch.Tensor, *, seal: bool = False) -> tuple[str, str] | None:
         """Store a tensor's elements; of a composed one nothing, since its values alone are not the
         tensor.
         """
-        return self.sentinel.keep(plainly(tensor))
+        return self.sentinel.keep(plainly(tensor), seal=seal)
 
     @staticmethod
     @set_aside

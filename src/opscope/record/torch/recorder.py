@@ -185,7 +185,7 @@ class TorchRecorder:
         if tensor is None:
             return None
         self._copies_kept += 1
-        return self.binding.keep(tensor)
+        return self.binding.keep(tensor, seal=True)
 
     def batches(self, *, process: int, rank: int) -> dict[str, Any]:
         """Arrow batches of what was finished since the last time, by table."""
