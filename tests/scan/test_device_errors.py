@@ -121,6 +121,7 @@ def test_without_a_name_the_call_that_heard_of_it_and_what_was_launched(said: st
     assert finding.confidence == "suspected"
     assert "2 calls launched since the last one that waited" in finding.reasons[1]
     assert "_softmax (t.py:3), mm (t.py:5)" in finding.reasons[1]
+    assert ("the kernel GatherV2, which none of these is" in finding.reasons[1]) == bool(said)
 
 
 def test_the_log_that_cann_wrote_of_the_process(

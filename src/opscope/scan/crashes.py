@@ -247,13 +247,13 @@ def _late(crash: Accusation, suspects: Suspects) -> Accusation:
             evidence=crash.evidence if alone else unknown,
             reasons=(*crash.reasons, words if alone else f"{words}; {TO_KNOW}"),
         )
-    between = f"; {count}: {listed([*map(_place, launched)])}" if launched else ""
-    return msgspec.structs.replace(
-        crash,
-        confidence="suspected",
-        evidence=unknown,
-        reasons=(*crash.reasons, f"{LATE}{between}; {TO_KNOW}"),
-    )
+    words = [LATE]
+    if suspects.kernel is not None:
+        words.append(f"{kernel}, which none of these is by its name")
+    if launched:
+        words.append(f"{count}: {listed([*map(_place, launched)])}")
+    reasons = (*crash.reasons, "; ".join([*words, TO_KNOW]))
+    return msgspec.structs.replace(crash, confidence="suspected", evidence=unknown, reasons=reasons)
 
 
 def _place(call: Launched) -> str:
