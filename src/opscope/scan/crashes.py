@@ -247,12 +247,12 @@ def _late(crash: Accusation, suspects: Suspects) -> Accusation:
             evidence=crash.evidence if alone else unknown,
             reasons=(*crash.reasons, words if alone else f"{words}; {TO_KNOW}"),
         )
-    words = [LATE]
+    known = [LATE]
     if suspects.kernel is not None:
-        words.append(f"{kernel}, which none of these is by its name")
+        known.append(f"{kernel}, which none of these is by its name")
     if launched:
-        words.append(f"{count}: {listed([*map(_place, launched)])}")
-    reasons = (*crash.reasons, "; ".join([*words, TO_KNOW]))
+        known.append(f"{count}: {listed([*map(_place, launched)])}")
+    reasons = (*crash.reasons, "; ".join([*known, TO_KNOW]))
     return msgspec.structs.replace(crash, confidence="suspected", evidence=unknown, reasons=reasons)
 
 
