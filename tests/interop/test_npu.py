@@ -138,6 +138,29 @@ def test_an_ai_core_error_is_named_where_it_happened(launch: str, tmp_path: Path
     assert (found["kind"], found["op"]) == ("crash", "aten::_softmax.default")
 
 
+def test_an_ai_core_error_is_cut_out_by_the_command_that_scan_proposes(tmp_path: Path) -> None:
+    broken = {"NPU_BREAK": "aclnnSoftmax:error"}
+    done, _ = recorded(tmp_path, "products", **broken)
+    (proposed,) = (line for line in done.stderr.splitlines() if line.startswith("next"))
+    assert "opscope run --sync --journal aten::_softmax.default -- CMD" in proposed
+    again = tmp_path / "again"
+    again.mkdir()
+    journal = ("--sync", "--journal", "aten::_softmax.default")
+    _, document = recorded(again, "products", *journal, **broken)
+    assert first(document, "SOFTMAX", "products")["confidence"] == "proven"
+    cut = execute(again, "-m", "opscope", "repro", "run", "-o", "case", **broken)
+    assert "\nreproduced: " in cut.stdout, "a device that has stopped makes no second trial"
+    assert execute(again, "case/repro.py", **broken).returncode == 1
+    assert execute(again, "case/repro.py").returncode == 0
+
+
+def test_a_device_that_failed_leaves_calls_without_values(tmp_path: Path) -> None:
+    given = {"NPU_BREAK": "aclnnSoftmax:error"}
+    _, document = recorded(tmp_path, "products", "--values", "full", **given)
+    assert first(document, "SOFTMAX", "products")["op"] == "aten::_softmax.default"
+    assert "could not be recorded" not in json.dumps(document)
+
+
 def test_a_broken_kernel_is_named_and_cut_out(tmp_path: Path) -> None:
     broken = {"NPU_BREAK": "aclnnSoftmax:scale"}
     _, document = recorded(tmp_path, "products", "--check", **broken)

@@ -27,6 +27,7 @@ from opscope.repro.scripts.judging import (
     Kept,
     Reference,
     compare,
+    judge_error,
     judge_memory,
     judge_mismatch,
     relation,
@@ -348,3 +349,27 @@ def test_what_a_check_says_of_an_element() -> None:
         {"output": "__class__"},
     ):
         assert witness_of({**sample, **other}, 0.25) is None
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "same"),
+    [
+        ("stream wait, error code is 507015\nEZ9999", "memcpy, error code is 507015", True),
+        ("stream wait, error code is 507015", "memcpy, error code is 507011", False),
+        (
+            "CUDA error: device-side assert triggered",
+            "CUDA error: device-side assert triggered\nx",
+            True,
+        ),
+        ("CUDA error: device-side assert triggered", "CUDA error: an illegal memory access", False),
+        (
+            "mat1 and mat2 cannot be multiplied (2x3)",
+            "mat1 and mat2 cannot be multiplied (4x5)",
+            True,
+        ),
+        ("mat1 and mat2 cannot be multiplied", "expected a vector", False),
+    ],
+)
+def test_errors_of_a_device_are_the_same_whoever_waited(was: str, now: str, *, same: bool) -> None:
+    case = {"failure": {"kind": "exception", "error": {"type": "RuntimeError", "text": was}}}
+    assert judge_error(case, RuntimeError(now)).shown == same

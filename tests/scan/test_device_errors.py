@@ -69,7 +69,8 @@ def test_the_kernel_that_the_error_names(said: str) -> None:
     assert finding.confidence == "likely"
     assert "names the kernel Softmax" in finding.reasons[1]
     assert "of 2 calls launched" in finding.reasons[1]
-    assert next_command(finding, "run") == "opscope run --journal aten::_softmax.default -- CMD"
+    command = "opscope run --sync --journal aten::_softmax.default -- CMD"
+    assert next_command(finding, "run") == command
 
 
 def test_what_the_driver_told_the_recorder_alone() -> None:

@@ -451,6 +451,8 @@ def next_command(finding: Finding, run: str) -> str | None:
         and OVERLOAD.fullmatch(finding.op)
         and not kept
     ):
-        return f"opscope run --journal {shlex.quote(finding.op)} -- CMD"
+        late = any(record.get("late") for record in finding.evidence)
+        waiting = "--sync " if late else ""  # it returned before it failed
+        return f"opscope run {waiting}--journal {shlex.quote(finding.op)} -- CMD"
     verb, end = ("repro", " -o case") if kept else ("show", "")
     return f"opscope {verb} {shlex.quote(run)} {shlex.quote(finding.call)}{end}"

@@ -244,7 +244,7 @@ def _late(crash: Accusation, suspects: Suspects) -> Accusation:
             order=0,
             forward=None,
             confidence="likely" if alone else "suspected",
-            evidence=crash.evidence if alone else unknown,
+            evidence={**crash.evidence, "late": True} if alone else unknown,
             reasons=(*crash.reasons, words if alone else f"{words}; {TO_KNOW}"),
         )
     known = [LATE]

@@ -171,7 +171,14 @@ class TorchBinding:
         """Store a tensor's elements; of a composed one nothing, since its values alone are not the
         tensor.
         """
-        return self.sentinel.keep(plainly(tensor), seal=seal)
+        plain = plainly(tensor)
+        if plain.device.type == "cpu":
+            return self.sentinel.keep(plain, seal=seal)
+        return self.staging.answer(
+            plain,
+            lambda: self.sentinel.keep(plain, seal=seal),
+            lambda what, why: self.session.note("not kept", what, why),
+        )
 
     @staticmethod
     @set_aside

@@ -115,7 +115,8 @@ class Staging:
         with self._lock:
             ticket = self._next
             self._next += 1
-            if tensor.device in self._lost or not self._asked(ticket, tensor.detach()):
+            plain = tensor.detach()
+            if not self.answer(plain, lambda: self._ask(ticket, plain), self._unmeasured):
                 self._ready.append((ticket, None))
             return ticket
 
@@ -135,18 +136,28 @@ class Staging:
             copies = (each for of in self._devices.values() for ring in of.arrived for each in ring)
             return next((each.tensor for each in copies if each.ticket == ticket), None)
 
-    def _asked(self, ticket: int, tensor: torch.Tensor) -> bool:
-        """Whether a tensor is under way."""
-        try:
-            with unseen():
-                return self._tried(tensor.device, lambda: self._ask(ticket, tensor))
-        except Exception as error:
-            if is_surfaced(error):
-                raise
-            if not answers(tensor.device):
-                self._lose(tensor.device, error)
-            self._unmeasured(named(tensor), reason_of(error))
-            return False
+    def answer(
+        self,
+        tensor: torch.Tensor,
+        action: Callable[[], Result],
+        refused: Callable[[str, str], None],
+    ) -> Result | None:
+        """What an action on a device's tensor gives; None where the device cannot do it, which
+        refused is told (of which tensors, and why), or answers no more, which is said once.
+        """
+        with self._lock:
+            if tensor.device in self._lost:
+                return None
+            try:
+                with unseen():
+                    return self._tried(tensor.device, action)
+            except Exception as error:
+                if is_surfaced(error):
+                    raise
+                if not answers(tensor.device):
+                    self._lose(tensor.device, error)
+                refused(named(tensor), reason_of(error))
+                return None
 
     def _tried(self, device: torch.device, action: Callable[[], Result]) -> Result:
         """Ask a device for something.

@@ -181,11 +181,21 @@ def equals_recorded(row: dict[str, Any], out: Any) -> bool:
 def judge_error(case: dict[str, Any], error: BaseException) -> Finding:
     was = case["failure"]["error"]
     text = f"{type(error).__name__}: {first_line(error)}"
-    if type(error).__name__ == was["type"] and normal(str(error)) == normal(was["text"]):
+    code = device_failure(was["text"])
+    same = normal(str(error)) == normal(was["text"]) or (
+        code is not None and device_failure(str(error)) == code
+    )
+    if type(error).__name__ == was["type"] and same:
         return Finding(text, {"error": type(error).__name__}, shown=True)
     if isinstance(error, NotImplementedError) or "out of memory" in str(error).lower():
         raise CannotTry(text) from error
     return Finding("another error: " + text, shown=False)
+
+
+def device_failure(text: str) -> str | None:
+    """What a device says when it has stopped, whoever waited for it; None in other errors."""
+    found = re.search(r"\b507\d{3}\b|(CUDA|HIP) error: [\w -]+", text)
+    return None if found is None else found[0]
 
 
 def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Reference) -> Finding:

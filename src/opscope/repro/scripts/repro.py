@@ -61,6 +61,7 @@ from opscope.repro.scripts.judging import (  # noqa: E402
     Reference,
     beyond,
     describe,
+    device_failure,
     equals_recorded,
     first_line,
     is_random,
@@ -218,6 +219,7 @@ def make_call(
     collect(returned if isinstance(returned, (tuple, list)) else (returned,), "", outputs)
     if BACKWARD:
         go_back(outputs, tensors)
+    wait_for(where.target)
     for slot, leaf in leaves.items():
         if leaf.grad is not None:
             outputs["grad." + slot] = leaf.grad
@@ -225,6 +227,14 @@ def make_call(
         if row["slot"] not in outputs and row["slot"] in tensors:
             outputs[row["slot"]] = tensors[row["slot"]]
     return outputs
+
+
+def wait_for(target: str) -> None:
+    """A kernel that fails on a device is told of when somebody waits, which is to be here."""
+    kind = target.partition(":")[0]
+    wait = getattr(getattr(torch, kind, None), "synchronize", None)
+    if kind != "cpu" and wait is not None:
+        wait()
 
 
 def go_back(outputs: dict[str, Any], tensors: dict[str, Any]) -> None:
@@ -557,6 +567,8 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     trials = []
     for where.seed in range(options.repeat):
         trials.append(attempt(case, kept, where, judge))
+        if device_failure(trials[-1].finding.told) is not None:
+            break  # a device that has stopped makes no other trial in this process
     last = next((trial for trial in trials if trial.finding.shown), trials[-1])
     if case["failure"]["kind"] in ("mismatch", "memory") and not last.finding.shown:
         notes.append(
