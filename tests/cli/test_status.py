@@ -10,6 +10,7 @@ import pty
 import select
 import signal
 import struct
+import subprocess
 import sys
 import termios
 import time
@@ -17,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from opscope.cli import status
 from opscope.cli.status import seen, status_line
 
 KEPT, GIVEN_BACK = b"\x1b[1;23r", b"\x1b[r"
@@ -105,6 +107,35 @@ def test_a_row_is_kept_while_the_command_runs_and_given_back_before_the_verdict(
     kept, given_back = terminal.written.index(KEPT), terminal.written.rindex(GIVEN_BACK)
     assert kept < terminal.written.index(SHOWN) < given_back
     assert given_back < terminal.written.index(b"no overflow, NaN or Inf")
+
+
+def test_who_does_not_give_the_row_back_in_time_is_done_without(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A process as nice as that one gets no turn on a busy machine."""
+    deaf = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); signal.pause()"
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+
+    def started(_: Path) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen([sys.executable, "-c", deaf], stdout=subprocess.PIPE)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.close()
+        return process
+
+    monkeypatch.setattr(status, "started", started)
+    monkeypatch.setattr(status, "GOODBYE", 0.1)
+    monkeypatch.setenv("TERM", "xterm")
+    for name in ("CI", "JPY_PARENT_PID", "INSIDE_EMACS"):
+        monkeypatch.delenv(name, raising=False)
+    with os.fdopen(theirs, "w") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with status_line(Path("run")):
+            pass
+        assert select.select([ours], [], [], 10.0)[0], "nothing is written"
+        assert GIVEN_BACK in os.read(ours, 1 << 10)
+    os.close(ours)
 
 
 def test_a_launcher_that_is_killed_leaves_the_terminal_whole(tmp_path: Path) -> None:

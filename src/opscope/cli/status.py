@@ -41,9 +41,11 @@ def status_line(run: Path) -> Iterator[None]:
             process.terminate()
             try:
                 process.wait(GOODBYE)
-            except subprocess.TimeoutExpired:
+            except subprocess.TimeoutExpired:  # on a busy machine so nice a process hardly runs
                 process.kill()
                 process.wait()
+                with contextlib.suppress(OSError):
+                    give_back(sys.stderr.fileno(), os.get_terminal_size(sys.stderr.fileno()))
 
 
 def started(run: Path) -> subprocess.Popen[bytes] | None:
@@ -65,6 +67,11 @@ def seen(stream: TextIO, environment: Mapping[str, str]) -> bool:
     if not stream.isatty() or environment.get("TERM", "dumb") == "dumb":
         return False
     return not environment.keys() & {"CI", "JPY_PARENT_PID", "INSIDE_EMACS"}
+
+
+def give_back(terminal: int, size: os.terminal_size) -> None:
+    """All rows of a terminal are everybody's again, and the last one is empty."""
+    os.write(terminal, f"\0337\033[r\033[{size.lines};1H\033[2K\0338".encode())
 
 
 class LastRow:
@@ -91,9 +98,9 @@ class LastRow:
         )
 
     def give_back(self) -> None:
-        """All rows are everybody's again, and this one is empty."""
+        """The row is no longer kept."""
         if self._size is not None:
-            self._write(f"\0337\033[r\033[{self._size.lines};1H\033[2K\0338")
+            give_back(self.terminal, self._size)
             self._size = None
 
     def _keep(self, size: os.terminal_size) -> None:
