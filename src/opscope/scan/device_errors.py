@@ -32,11 +32,10 @@ _LISTS = re.compile(r"(?<=^foreach)(\w+?)(scalarlist|scalar|list|tensor)$")  # F
 _LOGS = ("debug/plog", "run/plog", "plog", ".")  # where CANN writes below its folder of logs
 # Operator calls before the failed one, the last first, from the step before its own on, at whose
 # beginning the recorder had waited: whether each was given a tensor of a device, whether it has
-# results, whether they are on a device.
+# results on one.
 _CALLS = """
 SELECT calls."index", any_value(op), any_value(source),
     coalesce(bool_or(io = 'input' AND tensors.device <> 'cpu'), false),
-    coalesce(bool_or(io = 'output'), false),
     coalesce(bool_or(io = 'output' AND tensors.device <> 'cpu'), false)
 FROM calls LEFT JOIN tensors ON tensors.process = calls.process
     AND tensors."index" = calls."index"
@@ -80,13 +79,11 @@ def _plain(op: str) -> str:
 
 def _launched(tables: Tables, process: int, index: int) -> Iterator[Launched]:
     """Calls before this one back to the last that waited, the last first."""
-    for number, op, source, asks, answers, on_device in tables.rows(
-        _CALLS, (process, index, MAX_LAUNCHED)
-    ):
+    for number, op, source, asks, on_device in tables.rows(_CALLS, (process, index, MAX_LAUNCHED)):
         if asks and not on_device:
             return  # what it gave lies with the host: it waited
         traits = traits_of(op)
-        if on_device and answers and not (traits.view or traits.allocates):
+        if on_device and not (traits.view or traits.allocates):
             yield Launched(number, op, source)
 
 

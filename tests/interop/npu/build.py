@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds the stand-in of CANN with which the real torch_npu runs on a machine without an NPU.
 
-    python build.py FOLDER [--torch-npu PACKAGE]
+    python build.py FOLDER
 
 compiles runtime.cpp and operators.cpp against the torch of this interpreter, adds a function that
 answers 0 for every other name of CANN that torch_npu links, and puts the library into FOLDER under
@@ -47,13 +47,13 @@ def compiled(name: str, folder: Path, torch: Path) -> Path:
     return made
 
 
-def build(folder: Path, torch_npu: Path) -> None:
+def build(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     torch = folder_of("torch")
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(lambda name: compiled(name, folder, torch), SOURCES))
     stubs = folder / "stubs.c"
-    names = asked_for(torch_npu / "lib" / "libtorch_npu.so")
+    names = asked_for(folder_of("torch_npu") / "lib" / "libtorch_npu.so")
     stubs.write_text("".join(STUB.format(name) for name in names))
     library = folder / "libcann.so"
     linking = ["-L" + str(torch / "lib"), "-ltorch_cpu", "-lc10", f"-Wl,-rpath,{torch}/lib"]
@@ -70,9 +70,7 @@ def build(folder: Path, torch_npu: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--torch-npu", type=Path, metavar="PACKAGE")
-    options = parser.parse_args()
-    build(options.folder, options.torch_npu or folder_of("torch_npu"))
+    build(parser.parse_args().folder)
 
 
 if __name__ == "__main__":

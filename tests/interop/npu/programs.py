@@ -28,19 +28,22 @@ def on_device(*shape: int) -> torch.Tensor:
     return torch.randn(*shape).to(DEVICE)
 
 
-def mlp() -> Step:
-    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(DEVICE)
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-    x, y = on_device(32, 8), on_device(32, 4)
-
+def trained(optimizer: torch.optim.Optimizer, loss_of: Callable[[], torch.Tensor]) -> Step:
     def step(_: int) -> torch.Tensor:
         optimizer.zero_grad()
-        loss = functional.mse_loss(net(x), y)
+        loss = loss_of()
         loss.backward()
         optimizer.step()
         return loss
 
     return step
+
+
+def mlp() -> Step:
+    net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(DEVICE)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+    x, y = on_device(32, 8), on_device(32, 4)
+    return trained(optimizer, lambda: functional.mse_loss(net(x), y))
 
 
 def conv() -> Step:
@@ -50,15 +53,7 @@ def conv() -> Step:
     ).to(DEVICE)
     optimizer = torch.optim.Adam(net.parameters())
     x, y = on_device(4, 3, 16, 16), torch.randint(0, 10, (4,)).to(DEVICE)
-
-    def step(_: int) -> torch.Tensor:
-        optimizer.zero_grad()
-        loss = functional.cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    return step
+    return trained(optimizer, lambda: functional.cross_entropy(net(x), y))
 
 
 class Block(nn.Module):
@@ -79,12 +74,8 @@ class Block(nn.Module):
 
 
 def transformer(dtype: torch.dtype | None = None) -> Step:
-    words, block, head = (
-        nn.Embedding(50, 32).to(DEVICE),
-        Block(32).to(DEVICE),
-        nn.Linear(32, 50).to(DEVICE),
-    )
-    net = nn.ModuleList([words, block, head])
+    net = nn.ModuleList([nn.Embedding(50, 32), Block(32), nn.Linear(32, 50)]).to(DEVICE)
+    words, block, head = net
     optimizer = torch.optim.AdamW(net.parameters(), fused=dtype is None)
     scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**12, enabled=dtype == torch.float16)
     ids = torch.randint(0, 50, (4, 17)).to(DEVICE)
@@ -178,7 +169,7 @@ def products() -> Step:
 
     def step(number: int) -> torch.Tensor:
         weights = torch.softmax(a + number, -1)  # SOFTMAX
-        return (weights @ b).square().mean()  # PRODUCT
+        return (weights @ b).square().mean()
 
     return step
 

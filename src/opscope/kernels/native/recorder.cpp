@@ -62,8 +62,6 @@ Covering covering(const Facts& facts) {
 
 constexpr int sweep_every = 32;  // new storages
 
-bool non_finite(const Statistics& s) { return s.nan || s.pos_inf || s.neg_inf; }
-
 const Statistics* known(const Seen& seen) { return seen.row.version && seen.row.version->known ? &seen.row.version->statistics : nullptr; }
 
 // kept: the (shard, key) that the binding answers.

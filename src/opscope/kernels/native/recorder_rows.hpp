@@ -38,6 +38,8 @@ class Interner {
     std::unordered_map<std::string_view, std::int32_t> numbers_;
 };
 
+inline bool non_finite(const Statistics& s) { return s.nan || s.pos_inf || s.neg_inf; }
+
 // Where values were stored.
 struct ValueAt {
     std::string shard, key;

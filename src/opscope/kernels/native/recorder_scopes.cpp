@@ -240,8 +240,7 @@ void Recorder::fetched(const std::vector<std::pair<std::int64_t, nb::object>>& f
         Version& version = *staged->second;
         version.statistics = statistics_of(told);
         version.known = true;
-        const Statistics& of = version.statistics;
-        if (of.nan || of.pos_inf || of.neg_inf) unsound.insert(&version);
+        if (non_finite(version.statistics)) unsound.insert(&version);
     }
     if (!unsound.empty()) keep_operands(unsound, keep);
     for (auto staged = staged_.begin(); staged != staged_.end();) staged = staged->first < first ? staged_.erase(staged) : std::next(staged);
