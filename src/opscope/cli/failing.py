@@ -21,11 +21,8 @@ def ended_as_by_ctrl_c() -> Iterator[None]:
     stay ignored.
     """
     here = threading.current_thread() is threading.main_thread()
-    numbers = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        if here and signal.getsignal(number) is signal.SIG_DFL
-    ]
+    ending = {number for number in signal.Signals if number.name in {"SIGTERM", "SIGHUP"}}
+    numbers = [number for number in ending if here and signal.getsignal(number) is signal.SIG_DFL]
     try:
         for number in numbers:
             signal.signal(number, signal.default_int_handler)

@@ -3,9 +3,19 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from opscope.errors import FormatError
+
+# A pipe that lies among the files is not waited for. Windows has no such pipes, and reads texts
+# unless it is told not to.
+OPEN_FLAGS: int = (
+    os.O_RDONLY
+    | getattr(os, "O_NONBLOCK", 0)
+    | getattr(os, "O_CLOEXEC", 0)
+    | getattr(os, "O_BINARY", 0)
+)
 
 
 def read_bounded(path: str | Path, *, limit: int, what: str) -> bytes:

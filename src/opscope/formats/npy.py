@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError
+from opscope.formats.bounded import OPEN_FLAGS
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 
 MAGIC = b"\x93NUMPY"
@@ -171,7 +172,7 @@ def in_shape(
 def _open(path: str | Path, *, first: int) -> tuple[NpyHeader, bytes]:
     """Header and first bytes of a file: one read gives both for a small one."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, OPEN_FLAGS)
         try:
             size = os.fstat(descriptor).st_size
             start = os.read(descriptor, min(size, first))

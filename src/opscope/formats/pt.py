@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from opscope.errors import FormatError, MissingValueError
+from opscope.formats.bounded import OPEN_FLAGS
 from opscope.formats.pt_pickle import PickleError, SavedTensor, Storage, Walker
 from opscope.formats.zip_members import Data, content_of, members_of
 from opscope.run.dtypes import dtype_of
@@ -161,7 +162,7 @@ _known_tree = lru_cache(maxsize=256)(_tree_of)
 def _bytes_of(path: str | Path) -> Data:
     """All bytes of a file: mapped, or read where the copy costs less than the mapping."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = os.open(path, OPEN_FLAGS)
         try:
             size = os.fstat(descriptor).st_size
             return (

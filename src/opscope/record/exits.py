@@ -70,7 +70,8 @@ def watch_hard_exit(session: Session) -> None:
 
 def watch_fork(session: Session) -> None:
     """A forked child has the modes but not the writer's thread: it watches nothing."""
-    os.register_at_fork(after_in_child=session.drop_after_fork)
+    if hasattr(os, "register_at_fork"):  # Windows knows no fork
+        os.register_at_fork(after_in_child=session.drop_after_fork)
 
 
 def watch_threads(session: Session, enter: Callable[[], None], leave: Callable[[], None]) -> None:

@@ -3,16 +3,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
 
 import msgspec
 
+
+def _named(*names: str) -> frozenset[signal.Signals]:
+    """Those of these signals that the system has."""
+    return frozenset(number for number in signal.Signals if number.name in names)
+
+
+FROM_TERMINALS = _named("SIGINT", "SIGQUIT")
 # What a user or a scheduler sends to the process it knows, the launcher, and means for the command.
-FORWARDED = frozenset(
-    {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1, signal.SIGUSR2}
-)
+FORWARDED = FROM_TERMINALS | _named("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 
 LOOK_SECONDS = 0.5
 
@@ -44,7 +50,10 @@ def supervise(command: Sequence[str], environment: Mapping[str, str]) -> Ending:
     try:
         # A shell's <(…) hands over descriptors, so they stay open.
         process = subprocess.Popen(command, env=dict(environment), close_fds=False)
-        _wait(process, early)
+        if hasattr(signal, "sigtimedwait"):
+            _wait(process, early)
+        else:
+            _wait_unasked(process, early)
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
@@ -76,6 +85,19 @@ def _wait(process: subprocess.Popen[bytes], early: list[int]) -> None:
         _forget_pending(FORWARDED)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _wait_unasked(process: subprocess.Popen[bytes], received: list[int]) -> None:
+    """The same where the system does not say who sent a signal (macOS, Windows): one that comes
+    from terminals is taken to have reached the command. received grows as signals come.
+    """
+    while process.poll() is None:
+        while received:
+            number = received.pop(0)
+            if number not in FROM_TERMINALS:
+                process.send_signal(number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(LOOK_SECONDS)
 
 
 def _was_sent_to_us(received: signal.struct_siginfo, child: int) -> bool:

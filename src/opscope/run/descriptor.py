@@ -9,9 +9,15 @@ every use.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
-import resource
+
+try:
+    import fcntl
+    import resource
+except ImportError:  # Windows
+    MOVABLE = False
+else:
+    MOVABLE = True
 
 OUT_OF_THE_WAY = 512  # a program's own files, and what it closes by counting, have lower numbers
 
@@ -69,8 +75,10 @@ def identity(found: os.stat_result) -> tuple[int, int]:
 
 def lifted(number: int) -> int:
     """The same file under a high number, closed on exec; under the given one where there is no room
-    for that.
+    for that, or the system cannot.
     """
+    if not MOVABLE:
+        return number
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     lowest = OUT_OF_THE_WAY if limit == resource.RLIM_INFINITY else min(OUT_OF_THE_WAY, limit // 2)
     try:

@@ -25,6 +25,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError
+from opscope.formats.bounded import OPEN_FLAGS
 from opscope.formats.cann import nano
 from opscope.formats.cann.message import (
     HEADER,
@@ -49,9 +50,6 @@ PLAIN, INLINE_FORM, NANO = "plain", "inline", "nano"
 MAX_HEADER = 64 << 20
 _LENGTH = struct.Struct("<Q")
 _SNIFF = 16
-_OPEN = (
-    os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-)  # a pipe that lies among the files is not waited for
 _MAP_FROM = 1 << 20  # a smaller payload is read in less time than it is mapped
 _FIRST = 4096  # most headers are in the first page
 # Keys of fields on the wire: number and wire type.
@@ -104,7 +102,7 @@ def _read_at(path: str, span: Span) -> bytes:
 def sniff(path: str | PathLike[str]) -> str | None:
     """Form of the dump file at path, from its first bytes, or None when it is no CANN dump file."""
     try:
-        file = os.open(path, _OPEN)
+        file = os.open(path, OPEN_FLAGS)
         try:
             size = os.fstat(file).st_size
             start = os.read(file, _SNIFF)
@@ -135,7 +133,7 @@ def _version_field(start: bytes) -> bool:
 def read(path: str | PathLike[str]) -> DumpFile:
     """The dump file at path; only its header is read. Raises FormatError."""
     try:
-        file = os.open(path, _OPEN)
+        file = os.open(path, OPEN_FLAGS)
         try:
             form, head, size = _head(file, path, os.read(file, _FIRST))
             if form == INLINE_FORM:
@@ -152,7 +150,7 @@ def summary(path: str | PathLike[str]) -> DumpData:
     FormatError.
     """
     try:
-        file = os.open(path, _OPEN)
+        file = os.open(path, OPEN_FLAGS)
         try:
             start = os.read(file, _FIRST)
             quick = _quick_summary(start)

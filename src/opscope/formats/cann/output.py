@@ -163,6 +163,8 @@ def _copied(path: str, header: bytes, piece: Piece) -> bool:
     """Let the kernel copy the bytes; False where there is no source, or the system cannot."""
     if piece.source is None or piece.span is None or piece.span.length < _COPY_FROM:
         return False
+    if not hasattr(os, "sendfile"):
+        return False
     at, left = piece.span.offset, piece.span.length
     with open(path, "wb", buffering=0, opener=_fresh) as target, FileIO(piece.source) as source:
         target.write(header)
@@ -181,13 +183,14 @@ def _copied(path: str, header: bytes, piece: Piece) -> bool:
 
 def _fresh(path: str, flags: int) -> int:
     """Open for writing; a link that waits there is taken away, not followed."""
+    flags |= getattr(os, "O_NOFOLLOW", 0)
     try:
-        return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+        return os.open(path, flags, 0o666)
     except OSError as error:
         if error.errno != errno.ELOOP:
             raise
     os.unlink(path)  # noqa: PTH108 - the path is a string here
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
+    return os.open(path, flags, 0o666)
 
 
 def _npy_header(values: NDArray[Any]) -> bytes:

@@ -10,7 +10,6 @@ a lock keeps the two apart.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -31,6 +30,8 @@ def taking(place: Path) -> Iterator[None]:
     """Hold the right to take folders of this process's dump; OSError where the lock cannot be
     made.
     """
+    import fcntl  # no such module on Windows, where MindSpore dumps nothing
+
     with (place / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield

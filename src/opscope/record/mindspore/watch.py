@@ -161,6 +161,21 @@ def finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int
 
 
 @contextmanager
+def _signals_blocked() -> Iterator[None]:
+    """A thread that is started meanwhile gets no signal in place of the main thread, in which the
+    launcher waits for them.
+    """
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
 def watching(run: Path, config: RecordConfig) -> Iterator[Dumps]:
     """Take dumps into a run from a thread while the block runs, and the rest at its end."""
     dumps = Dumps(run, config)
@@ -171,13 +186,9 @@ def watching(run: Path, config: RecordConfig) -> Iterator[Dumps]:
             if (run / FOLDER).is_dir() and not dumps.guarded(dumps.poll):
                 return
 
-    # The launcher waits for signals in its main thread; this thread must not get one in its place.
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
     thread = threading.Thread(target=work, name="opscope-mindspore", daemon=True)
-    try:
+    with _signals_blocked():
         thread.start()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
     try:
         yield dumps
     finally:

@@ -6,7 +6,6 @@ processes may take it away.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from opscope.run.descriptor import Descriptor, LostFileError, identity
 from opscope.run.store.layout import file_mode
 
 O_DIRECT: int = getattr(os, "O_DIRECT", 0)
+O_BINARY: int = getattr(os, "O_BINARY", 0)  # Windows writes texts unless it is told not to
 
 
 class HeldFile:
@@ -75,7 +75,7 @@ class HeldFile:
 
 def open_for_writing(path: os.PathLike[str], *, direct: bool, fresh: bool) -> tuple[int, bool]:
     """A new file, past the page cache if wanted and possible; the descriptor, and whether it is."""
-    flags = os.O_CREAT | (os.O_EXCL if fresh else os.O_TRUNC) | os.O_RDWR
+    flags = os.O_CREAT | (os.O_EXCL if fresh else os.O_TRUNC) | os.O_RDWR | O_BINARY
     mode = file_mode(Path(path).parent)
     if direct and O_DIRECT:
         try:
@@ -88,18 +88,29 @@ def open_for_writing(path: os.PathLike[str], *, direct: bool, fresh: bool) -> tu
 
 def _write_some(file: int, data: memoryview, offset: int) -> int:
     try:
-        written = os.pwrite(file, data, offset)
+        written = _write_at(file, data, offset)
     except OSError as error:
         if error.errno != errno.EINVAL or not leave_direct(file):
             raise
-        written = os.pwrite(file, data, offset)
+        written = _write_at(file, data, offset)
     if not written:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     return written
 
 
+def _write_at(file: int, data: memoryview, offset: int) -> int:
+    if hasattr(os, "pwrite"):
+        return os.pwrite(file, data, offset)
+    os.lseek(file, offset, os.SEEK_SET)  # Windows; one thread writes to a file at a time
+    return os.write(file, data)
+
+
 def leave_direct(file: int) -> bool:
     """Write through the page cache from now on; False when the file did so already."""
+    if not O_DIRECT:
+        return False
+    import fcntl
+
     flags = fcntl.fcntl(file, fcntl.F_GETFL)
     if not flags & O_DIRECT:
         return False
@@ -108,9 +119,11 @@ def leave_direct(file: int) -> bool:
 
 
 def allocate(file: int, offset: int, length: int) -> None:
-    """posix_fallocate; a file system that cannot preallocate is left to fail, if it must, when it
-    is written.
+    """posix_fallocate; a system or a file system that cannot preallocate is left to fail, if it
+    must, when it is written.
     """
+    if not hasattr(os, "posix_fallocate"):
+        return
     try:
         os.posix_fallocate(file, offset, length)
     except OSError as error:

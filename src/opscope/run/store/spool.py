@@ -38,6 +38,13 @@ class _Job(msgspec.Struct, frozen=True):
     offset: int
 
 
+def _memory() -> mmap.mmap:
+    """CHUNK_BYTES that begin with a page, as writing past the page cache wants."""
+    if hasattr(mmap, "MAP_ANONYMOUS"):  # not on Windows
+        return mmap.mmap(-1, CHUNK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    return mmap.mmap(-1, CHUNK_BYTES)
+
+
 class Spool:
     """The buffers and the thread; take(), write() and drain() raise the OSError that a write
     met.
@@ -83,7 +90,7 @@ class Spool:
 
     def _make(self) -> mmap.mmap | None:
         try:
-            made = mmap.mmap(-1, CHUNK_BYTES, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+            made = _memory()
         except OSError as error:
             if error.errno != errno.ENOMEM:
                 raise
