@@ -62,8 +62,10 @@ def started(run: Path) -> subprocess.Popen[bytes] | None:
 
 def seen(stream: TextIO, environment: Mapping[str, str]) -> bool:
     """Whether a person looks at a stream, on a terminal that has rows to choose from. A notebook's
-    is none, nor is the log of a build.
+    is none, nor is the log of a build, nor one where jobs cannot be told to be in front (Windows).
     """
+    if not hasattr(os, "tcgetpgrp"):
+        return False
     if not stream.isatty() or environment.get("TERM", "dumb") == "dumb":
         return False
     return not environment.keys() & {"CI", "JPY_PARENT_PID", "INSIDE_EMACS"}
