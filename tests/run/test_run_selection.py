@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
+import itertools
+import math
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +15,7 @@ from opscope.run.selection import (
     near_names,
     parse_pattern,
     parse_ranges,
+    parse_ranks,
     parse_selection,
 )
 
@@ -42,6 +46,42 @@ def test_ranks() -> None:
 def test_bad_ranges_name_the_text(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         parse_selection(steps=text)
+    assert repr(text) in str(caught.value)
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["tp", "pp", "cp", "dp", "dp_shard"]), st.integers(1, 4)),
+        min_size=1,
+        max_size=5,
+    )
+)
+def test_one_rank_of_each_role(dimensions: list[tuple[str, int]]) -> None:
+    """Of all ranks that differ along dp alone, the first."""
+    text = ",".join(f"{name}={extent}" for name, extent in dimensions)
+    if not any(name.startswith("dp") for name, _ in dimensions):
+        with pytest.raises(UsageError, match="called dp"):
+            parse_ranks(text)
+        return
+    places = itertools.product(*(range(extent) for _, extent in reversed(dimensions)))
+    names = [name for name, _ in reversed(dimensions)]
+    firsts = {
+        rank
+        for rank, place in enumerate(places)
+        if not any(at for name, at in zip(names, place, strict=True) if name.startswith("dp"))
+    }
+    world = range(math.prod(extent for _, extent in dimensions))
+    selection = Selection(ranks=parse_ranks(text))
+    assert {rank for rank in world if selection.wants_rank(rank)} == firsts
+
+
+@pytest.mark.parametrize(
+    "text", ["dp=0", "tp=2,dp", "dp=4|1", "dp=4000000000", "x=70000,dp=2,y=9,dp=2,z=70000"]
+)
+def test_bad_dimensions_name_the_text(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        parse_selection(ranks=text)
     assert repr(text) in str(caught.value)
 
 

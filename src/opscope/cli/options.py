@@ -91,7 +91,7 @@ class SelectionOptions:
     """Which part of a run is meant."""
 
     steps: Annotated[str | None, Parameter(help="Steps, 0|5-8.")] = None
-    ranks: Annotated[str | None, Parameter(help="Ranks, 0,7.")] = None
+    ranks: Annotated[str | None, Parameter(help="Ranks, 0,7; tp=2,dp=4: one of each role.")] = None
     ops: Annotated[
         str | None,
         Parameter(help="Operators: globs over operator, name and module, name-regex(RE)."),

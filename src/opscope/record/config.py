@@ -81,7 +81,7 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         word="steps", takes="STEPS", help="steps recorded, 0|5-8; recording ends after the last one"
     ),
-    Option(word="ranks", takes="RANKS", help="ranks recorded, 0,7"),
+    Option(word="ranks", takes="RANKS", help="ranks recorded, 0,7; tp=2,dp=4: one of each role"),
     Option(
         word="ops",
         takes="PATTERN",

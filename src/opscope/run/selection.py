@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What part of a run is meant: steps, ranks, operators, phases, inputs or outputs, levels.
 
-The texts are those of the command line: steps "0|5-8|100-120", ranks "0,7", operators a PATTERN
-(docs/schema.md).
+The texts are those of the command line: steps "0|5-8|100-120", ranks "0,7" or "tp=2,dp=4",
+operators a PATTERN (docs/schema.md).
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from opscope.run.schema import LEVELS, PHASES, Call
 
 IOS = ("input", "output", "both")
 _MAX_STEP = 2**31 - 1
+_MAX_ROLES = 1 << 16
 
 
 class Pattern(msgspec.Struct, frozen=True):
@@ -116,13 +117,52 @@ def parse_selection(  # noqa: PLR0913 - the options of the command line, each by
     """Read the texts of the command line; UsageError names the one that cannot be read."""
     return Selection(
         steps=None if steps is None else parse_ranges(steps, what="steps"),
-        ranks=None if ranks is None else parse_ranges(ranks, what="ranks"),
+        ranks=None if ranks is None else parse_ranks(ranks),
         ops=None if ops is None else parse_pattern(ops),
         skip=None if skip is None else parse_pattern(skip),
         phases=None if phases is None else _parse_words(phases, PHASES, what="phases"),
         io=_parse_words(io, IOS, what="io")[0],
         levels=None if levels is None else _parse_words(levels, LEVELS, what="levels"),
     )
+
+
+def parse_ranks(text: str) -> tuple[tuple[int, int], ...]:
+    """Ranges of ranks, or one rank of each role of a job whose dimensions are given from the one
+    that changes fastest: "tp=2,dp=4,pp=2" is 0, 1, 8 and 9. Ranks that differ along dp alone, or
+    another dimension whose name begins so, play the same role.
+    """
+    if "=" not in text:
+        return parse_ranges(text, what="ranks")
+    dimensions = [_parse_dimension(part, text) for part in text.split(",")]
+    if not any(name.startswith("dp") for name, _ in dimensions):
+        raise UsageError(
+            f"ranks {text!r}: no dimension is called dp, along which ranks play the same role"
+        )
+    ranges, size = [(0, 0)], 1
+    for name, extent in dimensions:
+        if not name.startswith("dp"):
+            if len(ranges) * extent > _MAX_ROLES:
+                raise UsageError(f"ranks {text!r}: more than {_MAX_ROLES} roles")
+            shifts = [size * place for place in range(extent)]
+            whole = ranges == [(0, size - 1)]
+            ranges = (
+                [(0, size * extent - 1)]
+                if whole
+                else [(first + shift, last + shift) for shift in shifts for first, last in ranges]
+            )
+        size *= extent
+    if size - 1 > _MAX_STEP:
+        raise UsageError(f"ranks {text!r}: more than {_MAX_STEP} ranks")
+    return tuple(ranges)
+
+
+def _parse_dimension(part: str, text: str) -> tuple[str, int]:
+    match = re.fullmatch(r"\s*([a-z][a-z_0-9]*)=([1-9][0-9]{0,9})\s*", part, re.IGNORECASE)
+    if match is None:
+        raise UsageError(
+            f"ranks {text!r}: {part.strip()!r} is no dimension such as dp=4; write tp=2,dp=4,pp=2"
+        )
+    return match[1].lower(), int(match[2])
 
 
 def parse_ranges(text: str, *, what: str) -> tuple[tuple[int, int], ...]:
