@@ -5,6 +5,8 @@ notice.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -73,6 +75,59 @@ def test_the_program_does_not_notice(tmp_path: Path, backend: Any) -> None:
     assert recorded == bare
     assert compilations() == counted
     assert counted["stats"]["unique_graphs"] > 2
+
+
+COMPILES = """
+import torch
+from torch import nn
+
+def keeps(graph, _):
+    print(graph.code)
+    return graph.forward
+
+model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 1)), backend=keeps)
+for rows in (8, 6, 7):
+    model(torch.ones(rows, 4)).sum().backward()
+"""
+
+
+def test_graphs_are_those_of_the_bare_program(tmp_path: Path) -> None:
+    """Inputs in the same order, no hook in them: what a cache holds of the bare program fits."""
+    program = tmp_path / "compiles.py"
+    program.write_text(COMPILES, encoding="utf-8")
+    recorded = (sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / "run"), "--")
+    bare, seen = (
+        subprocess.run(
+            [*command, sys.executable, str(program)], capture_output=True, text=True, check=True
+        ).stdout
+        for command in ((), recorded)
+    )
+    assert seen.startswith(bare)
+    assert bare.count("def forward") == 2
+
+
+def test_hooks_of_the_program_are_in_its_graphs(tmp_path: Path) -> None:
+    entered: list[str] = []
+
+    def enters(module: nn.Module, _: Any) -> None:
+        entered.append(type(module).__name__)
+
+    def compiles() -> None:
+        torch._dynamo.reset()
+        entered.clear()
+        model = torch.compile(nn.Sequential(nn.Linear(4, 8), nn.ReLU()), backend="eager")
+        handle = nn.modules.module.register_module_forward_pre_hook(enters)
+        try:
+            model(torch.ones(8, 4))
+            model(torch.ones(8, 4))
+        finally:
+            handle.remove()
+
+    compiles()
+    bare = [*entered]
+    record(tmp_path, compiles)
+    assert entered == bare
+    assert bare
 
 
 @pytest.mark.parametrize("plain", [False, True])

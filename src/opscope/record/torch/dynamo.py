@@ -12,7 +12,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any, Protocol, TypeGuard
 
 import msgspec
@@ -24,6 +24,8 @@ from opscope.record.torch.uncompiled import leave_uncompiled
 
 MODULE = "torch._dynamo.output_graph"
 OWNER, HOOK = "OutputGraph", "call_user_compiler"
+CALLBACKS, HANDLER, INSTALLS = "torch._dynamo.callback", "callback_handler", "install_callbacks"
+UNGUARDED_FROM = (2, 13)  # and in 2.14; torch 2.4 compiles again, whatever its setting says
 DEEPEST = 4  # views between an output and the node that made it
 
 
@@ -118,6 +120,40 @@ def watch_compiler(stack: ExitStack, watcher: Watcher) -> None:
         stack.callback(restore, owner, HOOK, call_user_compiler, previous)
 
     once_imported(MODULE, begin, stack)
+
+
+def surround_compilations(
+    stack: ExitStack, around: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """Have each compilation, from the first frame that Dynamo traces to a backward that is compiled
+    late, run inside of such a block, until the stack is closed.
+
+    Where guards look at hooks the compiled code would not fit what it is called in, and nothing is
+    done.
+    """
+
+    def begin() -> None:
+        handler: Any = getattr(sys.modules[CALLBACKS], HANDLER, None)
+        previous = getattr(handler, INSTALLS, None)
+        if previous is None or not _hooks_are_unguarded():
+            return
+
+        @contextmanager
+        def install_callbacks(*given: Any) -> Iterator[None]:
+            with around(), previous(*given):
+                yield
+
+        handler.install_callbacks = install_callbacks
+        stack.callback(restore, handler, INSTALLS, install_callbacks, previous)
+
+    once_imported(CALLBACKS, begin, stack)
+
+
+def _hooks_are_unguarded() -> bool:
+    from torch._dynamo import config
+
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    return version >= UNGUARDED_FROM and bool(config.skip_nnmodule_hook_guards)
 
 
 def _attempted(

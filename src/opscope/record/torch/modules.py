@@ -6,7 +6,7 @@ from __future__ import annotations
 import functools
 import sys
 import weakref
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ from torch.nn.modules import module as module_hooks
 
 DEEPEST = 32
 GLOBAL_HOOKS = ("_global_forward", "_global_backward")
+FORWARD_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks")
 
 
 @dataclass(frozen=True)
@@ -182,6 +183,30 @@ def uncounted(own: Callable[[], Iterable[int]]) -> Iterator[None]:
     finally:
         if module_hooks._has_any_global_hook is asked:
             module_hooks._has_any_global_hook = genuine
+
+
+@contextmanager
+def no_global_hooks(own: Callable[[], Iterable[int]]) -> Iterator[None]:
+    """A block in which torch finds no global forward hook of modules where the own ones, given by
+    their numbers, are all there are.
+
+    Dynamo traces what is called, hooks with it, and makes another graph then, which its caches do
+    not hold. Tables are exchanged, not emptied: another thread may be reading them.
+    """
+    ours = set(own())
+    tables = {
+        name: table
+        for name in FORWARD_HOOKS
+        if (table := getattr(module_hooks, name, None)) and set(table) <= ours
+    }
+    for name in tables:
+        setattr(module_hooks, name, OrderedDict())
+    try:
+        yield
+    finally:
+        for name, table in tables.items():
+            table.update(getattr(module_hooks, name))
+            setattr(module_hooks, name, table)
 
 
 def shard_of(parameter: torch.Tensor) -> torch.Tensor | None:

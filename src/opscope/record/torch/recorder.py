@@ -32,11 +32,18 @@ from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.book import make_book
 from opscope.record.torch.checker import Checker
 from opscope.record.torch.compiled import CompiledCheck
+from opscope.record.torch.dynamo import surround_compilations
 from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, read_flags
 from opscope.record.torch.formulas import Formulas
 from opscope.record.torch.graphs import Graphs
 from opscope.record.torch.mode import ApiMode, OperatorMode
-from opscope.record.torch.modules import Modules, result_tensors, tensors_in, uncounted
+from opscope.record.torch.modules import (
+    Modules,
+    no_global_hooks,
+    result_tensors,
+    tensors_in,
+    uncounted,
+)
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
 from opscope.record.torch.training import Training
@@ -82,7 +89,7 @@ class TorchRecorder:
         self._scopes = threading.local()
         self._modes = threading.local()
         self._hooks: list[Any] = []
-        session.cleanup.enter_context(uncounted(lambda: [hook.id for hook in self._hooks]))
+        session.cleanup.enter_context(uncounted(self._hook_numbers))
         self._waits = False  # modes to be taken off once a call is over
         self.beneath = (
             Beneath(session, self.book, self.binding)
@@ -90,8 +97,12 @@ class TorchRecorder:
             else None
         )
 
-    def watch_graphs(self) -> None:
-        """Record what torch.compile makes, until the session ends."""
+    def watch_graphs(self, *, alone: bool) -> None:
+        """Record what torch.compile makes, until the session ends.
+
+        Where no other recording follows in the process, compiled code may know nothing of this one:
+        the hooks in it would have the next one's compiled anew, and seen.
+        """
 
         def refused(name: str, why: str) -> None:
             self.session.note("not executed again", name, why)
@@ -107,6 +118,11 @@ class TorchRecorder:
             enters=self._package_enters,
             unseen=self._unseen,
         ).watch()
+        if alone:
+            surround_compilations(self.session.cleanup, lambda: no_global_hooks(self._hook_numbers))
+
+    def _hook_numbers(self) -> list[int]:
+        return [hook.id for hook in self._hooks]
 
     def watch_formulas(self) -> None:
         """Know which gradient formula in Python is running, until the session ends."""
