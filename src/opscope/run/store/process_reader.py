@@ -358,7 +358,7 @@ def _signed(thread: int) -> int:
 
 def _alive(pid: int, recorded: float | None) -> bool:
     """Whether this process id is running and is not another, younger process."""
-    if os.name == "nt":  # where nothing is recorded, and os.kill(pid, 0) is Ctrl-C
+    if os.name == "nt":  # os.kill(pid, 0) is Ctrl-C there
         return False
     try:
         os.kill(pid, 0)
