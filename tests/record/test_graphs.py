@@ -106,6 +106,27 @@ def test_graphs_are_those_of_the_bare_program(tmp_path: Path) -> None:
     assert bare.count("def forward") == 2
 
 
+def test_what_an_earlier_recording_saw_compiled_is_seen_by_the_next(tmp_path: Path) -> None:
+    model = nn.Linear(4, 8)
+    compiled = torch.compile(model, backend="aot_eager")
+
+    def step() -> None:
+        compiled(torch.ones(8, 4)).sum().backward()
+
+    first = record(tmp_path / "first", step)
+    between = counters["stats"]["unique_graphs"]
+    step()
+    later = [record(tmp_path / name, step) for name in ("second", "third")]
+    assert counters["stats"]["unique_graphs"] == between
+    for found in (first, *later):
+        forward, backward = graphs(found)
+        assert (forward.phase, backward.phase) == ("forward", "backward")
+        assert backward.forward_index == forward.index
+        assert list(found.run.processes[0].torch["graphs"]) == [
+            forward.op.removeprefix("compiled::")
+        ]
+
+
 def test_hooks_of_the_program_are_in_its_graphs(tmp_path: Path) -> None:
     entered: list[str] = []
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opscope.record.chosen import Chosen
 from opscope.substitute.start import Started, start
@@ -26,6 +26,7 @@ class Active:
             Callable[[], None]
         ] = []  # recordings of other frameworks that count steps too
         self.joined: Path | None = None  # the launcher's run, where another framework has joined it
+        self.graphs: Any = None  # who records what torch.compile made, or did last
         self._started: Started | None = None
 
     @property

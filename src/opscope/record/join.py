@@ -49,13 +49,11 @@ def join_from_environment(environ: Mapping[str, str] | None = None) -> Session |
     run, identity = environ.get("OPSCOPE_RUN"), environ.get("OPSCOPE_RUN_ID")
     if not run or not identity or active.session is not None:
         return active.session
-    return begin(parse_options(environ.get("OPSCOPE", "")), Path(run), alone=True)
+    return begin(parse_options(environ.get("OPSCOPE", "")), Path(run))
 
 
-def begin(config: RecordConfig, run: Path, *, alone: bool = False) -> Session:
-    """Record this process into a run directory that exists; alone: before it has compiled anything,
-    and no other recording follows.
-    """
+def begin(config: RecordConfig, run: Path) -> Session:
+    """Record this process into a run directory that exists."""
     facts = process_facts(
         rank=known_rank(os.environ) or 0,
         local_rank=first_number(os.environ, LOCAL_VARIABLES),
@@ -74,7 +72,7 @@ def begin(config: RecordConfig, run: Path, *, alone: bool = False) -> Session:
     recorder = TorchRecorder(session)
     attach_blackbox(session, recorder)
     recorder.watch_formulas()
-    recorder.watch_graphs(alone=alone)
+    recorder.watch_graphs()
     watch(session)
     watch_threads(session, recorder.enter_modes, recorder.exit_modes)
     active.enter(session)

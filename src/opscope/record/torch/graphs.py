@@ -22,6 +22,7 @@ from torch.utils import _pytree as pytree
 
 from opscope.kernels.calls import Operator
 from opscope.operators.spelling import COMPILED
+from opscope.record.active import active
 from opscope.record.backend_rules import parse_backend_rules
 from opscope.record.torch.again import Again, Execution, untrained
 from opscope.record.torch.aside import aside
@@ -102,6 +103,7 @@ class Graph:
         self.known = captured.written is not None
         self.backward = GraphOperator(captured.name, frozenset(), graphs.calls)
         self._forward: GraphOperator | None = None
+        self._later: Graph | None = None
 
     @property
     def forward(self) -> GraphOperator:
@@ -117,9 +119,17 @@ class Graph:
 
     def __call__(self, *given: Any) -> Any:
         """What the program calls in the place of the compiled function."""
-        if not self.graphs.watching:
-            return self.compiled(*given)
-        return self.graphs.call(self, given)
+        graph = self if self.graphs.watching else self._followed()
+        return self.compiled(*given) if graph is None else graph.graphs.call(graph, given)
+
+    def _followed(self) -> Graph | None:
+        """The same for a recording that began after the one in which it was compiled had ended."""
+        later = active.graphs
+        if later is None or later is self.graphs or not later.watching:
+            return None
+        if self._later is None or self._later.graphs is not later:
+            self._later = later.take(self.captured, self.compiled)
+        return self._later
 
 
 class Graphs:
@@ -139,7 +149,7 @@ class Graphs:
         # told of each loaded model that is called, and around what it does
         self._enters, self._unseen = enters, unseen
         self.calls = Calls(book)
-        leave_uncompiled(GraphOperator, Running, Calls, Graph, Graphs)
+        leave_uncompiled(GraphOperator, Running, Calls, Graph, Graphs, run_backward)
         self._told = False
         # by the loaded model, which has no name of its own
         self._packages: weakref.WeakKeyDictionary[Any, GraphOperator] = weakref.WeakKeyDictionary()
@@ -147,6 +157,7 @@ class Graphs:
 
     def watch(self) -> None:
         """See each graph that is compiled from now on, until the session ends."""
+        active.graphs = self
         watch_compiler(self.session.cleanup, self)
         watch_packages(self.session.cleanup, self)
 
@@ -166,6 +177,21 @@ class Graphs:
 
     def wrap(self, captured: Captured, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """What is called for a graph that was captured."""
+        graph = self._noted(captured, compiled)
+
+        def call_graph(*given: Any) -> Any:
+            return graph(*given)
+
+        call_graph.__dict__.update(getattr(compiled, "__dict__", {}))
+        leave_uncompiled(call_graph)
+        return call_graph
+
+    def take(self, captured: Captured, compiled: Callable[..., Any]) -> Graph | None:
+        """A graph that was captured in an earlier recording, as one of this."""
+        graph: Graph | None = self._guarded(self._noted, captured, compiled)
+        return graph
+
+    def _noted(self, captured: Captured, compiled: Callable[..., Any]) -> Graph:
         self.session.note(
             "graphs",
             captured.name,
@@ -180,14 +206,7 @@ class Graphs:
                 **(self._searched(captured) if self.session.config.backend else {}),
             },
         )
-        graph = Graph(captured, compiled, self)
-
-        def call_graph(*given: Any) -> Any:
-            return graph(*given)
-
-        call_graph.__dict__.update(getattr(compiled, "__dict__", {}))
-        leave_uncompiled(call_graph)
-        return call_graph
+        return Graph(captured, compiled, self)
 
     @staticmethod
     def _searched(captured: Captured) -> dict[str, Any]:
@@ -256,22 +275,24 @@ class Graphs:
         for node in compiled_nodes(outputs):
             self.book.claim(node._sequence_nr())
             node.opscope = (weakref.ref(graph), execution)
-            watch_backward(node._forward_cls, self.backward)
+            watch_backward(node._forward_cls, run_backward)
         if self.check is not None and self.check.wants(execution):
             self.check.forward(execution, given, result)
         if running.suspected:
             execution.unsound = True
             self.again.forward(execution, given)
 
-    def backward(self, previous: Callable[..., Any], node: Any, given: list[Any]) -> Any:
+    def backward(
+        self,
+        graph: Graph,
+        execution: Execution,
+        previous: Callable[..., Any],
+        node: Any,
+        given: list[Any],
+    ) -> Any:
         """Execute a backward graph: given are the gradients, in one list that the graph empties
         where it frees them.
         """
-        found = getattr(node, "opscope", None) if self.watching else None
-        graph = found[0]() if found is not None else None
-        if found is None or graph is None:
-            return previous(node, *given)
-        execution: Execution = found[1]
         boxed = len(given) == 1 and isinstance(given[0], list)
         gradients = given[0] if boxed else given
         kept = self._guarded(self.again.keep_gradients, execution, gradients)
@@ -298,3 +319,12 @@ class Graphs:
         if not self._told:
             self._told = True
             tell(f"what torch.compile compiles is not recorded: {why}")
+
+
+def run_backward(previous: Callable[..., Any], node: Any, given: list[Any]) -> Any:
+    """Execute the backward of a graph for the recording in which its forward was executed."""
+    graph, execution = getattr(node, "opscope", (None, None))
+    graph = graph and graph()
+    if graph is None or not graph.graphs.watching:
+        return previous(node, *given)
+    return graph.graphs.backward(graph, execution, previous, node, given)

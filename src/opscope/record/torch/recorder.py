@@ -97,12 +97,8 @@ class TorchRecorder:
             else None
         )
 
-    def watch_graphs(self, *, alone: bool) -> None:
-        """Record what torch.compile makes, until the session ends.
-
-        Where no other recording follows in the process, compiled code may know nothing of this one:
-        the hooks in it would have the next one's compiled anew, and seen.
-        """
+    def watch_graphs(self) -> None:
+        """Record what torch.compile makes, until the session ends."""
 
         def refused(name: str, why: str) -> None:
             self.session.note("not executed again", name, why)
@@ -118,8 +114,7 @@ class TorchRecorder:
             enters=self._package_enters,
             unseen=self._unseen,
         ).watch()
-        if alone:
-            surround_compilations(self.session.cleanup, lambda: no_global_hooks(self._hook_numbers))
+        surround_compilations(self.session.cleanup, lambda: no_global_hooks(self._hook_numbers))
 
     def _hook_numbers(self) -> list[int]:
         return [hook.id for hook in self._hooks]
