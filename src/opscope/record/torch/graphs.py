@@ -323,8 +323,8 @@ class Graphs:
 
 def run_backward(previous: Callable[..., Any], node: Any, given: list[Any]) -> Any:
     """Execute the backward of a graph for the recording in which its forward was executed."""
-    graph, execution = getattr(node, "opscope", (None, None))
-    graph = graph and graph()
+    graph_of, execution = getattr(node, "opscope", (lambda: None, None))
+    graph = graph_of()
     if graph is None or not graph.graphs.watching:
         return previous(node, *given)
     return graph.graphs.backward(graph, execution, previous, node, given)
