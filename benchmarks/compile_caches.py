@@ -32,8 +32,8 @@ seconds = time.perf_counter() - begun
 hits, misses = counters["inductor"]["fxgraph_cache_hit"], counters["inductor"]["fxgraph_cache_miss"]
 autograd = counters["aot_autograd"]
 print(
-    f"RESULT {seconds:6.1f} s, {counters['stats']['unique_graphs']} graphs; FX graphs: {hits} hits, "
-    f"{misses} misses; AOTAutograd: {autograd['autograd_cache_hit']} hits, "
+    f"RESULT {seconds:6.1f} s, {counters['stats']['unique_graphs']} graphs; "
+    f"FX graphs: {hits} hits, {misses} misses; AOTAutograd: {autograd['autograd_cache_hit']} hits, "
     f"{autograd['autograd_cache_miss']} misses"
 )
 """
