@@ -38,12 +38,12 @@ FUNCTIONS = [
     "pwrite",
     "pwritev",
     "register_at_fork",
-    "sched_getaffinity",
+    "sendfile",
     "setsid",
     "statvfs",
     "waitid",
 ]
-NOT_ON_MACOS = ("O_DIRECT", "memfd_create", "posix_fallocate", "sched_getaffinity", "sendfile")
+NOT_ON_MACOS = ("O_DIRECT", "memfd_create", "posix_fallocate", "sched_getaffinity")
 SIGNALS = ("SIGINT", "SIGTERM", "SIGABRT", "SIGFPE", "SIGILL", "SIGSEGV")
 
 
@@ -62,11 +62,13 @@ def take(module: ModuleType, *names: str) -> None:
             delattr(module, name)
 
 
-def become(system: str) -> None:
+def become_macos() -> None:
     take(os, *NOT_ON_MACOS)
     take(signal, "sigtimedwait")
-    if system == "macos":
-        return
+
+
+def become_windows() -> None:
+    become_macos()
     for name in MODULES:
         sys.modules.pop(name, None)
     sys.meta_path.insert(0, Missing)  # type: ignore[arg-type]
@@ -81,5 +83,5 @@ if __name__ == "__main__":
     sys.argv = sys.argv[1 + macos :]
     if "import torch" in Path(sys.argv[0]).read_text(encoding="utf-8"):
         importlib.import_module("torch._dynamo")  # takes of this system what it needs
-    become("macos" if macos else "windows")
+    (become_macos if macos else become_windows)()
     runpy.run_path(sys.argv[0], run_name="__main__")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,22 @@ def environment(**more: str) -> dict[str, str]:
         "PYTHONPATH": SOURCE,
         **more,
     }
+
+
+def ended(
+    line: Sequence[object], place: Path, *, timeout: float = 600, **more: str
+) -> subprocess.CompletedProcess[str]:
+    """A command that was run in a directory to its end; stdin is empty."""
+    return subprocess.run(
+        [str(word) for word in line],
+        env=environment(**more),
+        cwd=place,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
 
 
 def tensor(

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import PROGRAM, Command, environment, write_run
+from cli_runs import PROGRAM, Command, ended, write_run
 
 
 @pytest.fixture
@@ -16,17 +16,7 @@ def command(tmp_path: Path) -> Command:
     """Run `python -m opscope` in a fresh directory; stdin is empty."""
 
     def run(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", "opscope", *map(str, words)]
-        return subprocess.run(
-            line,
-            env=environment(**more),
-            cwd=tmp_path,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=600,
-            check=False,
-        )
+        return ended([sys.executable, "-m", "opscope", *words], tmp_path, **more)
 
     return run
 

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_runs import environment
+from cli_runs import ended, environment
 
 import opscope
 
@@ -51,17 +51,9 @@ def on(system: tuple[str, ...], place: Path, source: str, *words: object) -> tup
     """Exit code and output of a program on such a system."""
     file = place / "program.py"
     file.write_text(source, encoding="utf-8")
-    ended = subprocess.run(
-        [sys.executable, "-W", "ignore", BARE, *system, str(file), *map(str, words)],
-        env=environment(),
-        cwd=place,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
-    return ended.returncode, ended.stdout + ended.stderr
+    line = [sys.executable, "-W", "ignore", BARE, *system, file, *words]
+    process = ended(line, place, timeout=240)
+    return process.returncode, process.stdout + process.stderr
 
 
 @pytest.mark.parametrize("system", [(), ("macos",)], ids=["windows", "macos"])
@@ -82,7 +74,7 @@ def test_a_program_is_recorded(system: tuple[str, ...], tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("system", [(), ("macos",)], ids=["windows", "macos"])
 def test_a_command_ends_with_its_own_code(system: tuple[str, ...], tmp_path: Path) -> None:
-    leaves = f"{sys.executable} -c 'import sys; sys.exit(7)'".replace("'", "").split(maxsplit=2)
+    leaves = (sys.executable, "-c", "import sys; sys.exit(7)")
     code, text = on(system, tmp_path, VERB, "run", "-o", "recorded", "--", *leaves)
     assert code == 7
     assert "recording into recorded" in text
