@@ -31,7 +31,7 @@ from opscope.compare.cause.origins import (
     REWIRED,
     Cause,
 )
-from opscope.compare.cause.walks import LEAST, Walk, inputs_of
+from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of
 from opscope.compare.cause.what_matters import (
     CLIPPED,
     FORWARD,
@@ -46,6 +46,8 @@ from opscope.compare.pair.meetings import (
     Meetings,
     first_read,
     meet,
+    negated,
+    same_elements,
     same_parameters,
     vague,
 )
@@ -277,13 +279,24 @@ class Regions:
     def __init__(self, pairing: Pairing) -> None:
         self.pairing = pairing
         self._sides = (pairing.target, pairing.golden)
-        leaf = [
+        self.meetings: Meetings = meet(pairing, self._leaf)
+        self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
+        self._same = same_elements(*self._sides), same_elements(*self._sides[::-1])
+        self._vague = vague(self._sides[0]) & ~self._same[0], vague(self._sides[1]) & ~self._same[1]
+
+    @cached_property
+    def _leaf(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        found = [
             np.flatnonzero(side.calls.leaf[side.tensors.call] & (side.tensors.nan >= 0))
             for side in self._sides
         ]
-        self.meetings: Meetings = meet(pairing, (leaf[0], leaf[1]))
-        self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
-        self._vague = vague(self._sides[0]), vague(self._sides[1])
+        return found[0], found[1]
+
+    @cached_property
+    def _mirrored(self) -> Meetings:
+        """What agrees with the negative of something: a loss less a likelihood."""
+        other = msgspec.structs.replace(self.pairing, golden=negated(self.pairing.golden))
+        return meet(other, self._leaf)
 
     @cached_property
     def names(self) -> list[Names]:
@@ -518,13 +531,23 @@ class Regions:
     ) -> Parting | None:
         walks = [self._walk(number, stage, ends[number]) for number in (0, 1)]
         starts = [walk.starts() for walk in walks]
-        prepared = [walk.preparing(some) for walk, some in zip(walks, starts, strict=True)]
-        if all(prepared):
-            starts = prepared
         if starts[0] and starts[1] and self._misses(walks, starts[0][0]):
             mine, theirs = starts[0][0], min(starts[1])
         else:
-            mine, theirs = self._partners(*starts)
+            mine, theirs = self._partners(walks, *starts)
+        prepared = [
+            walk.preparing(some, start)
+            for walk, some, start in zip(walks, starts, (mine, theirs), strict=True)
+        ]
+        if all(prepared):
+            mine, theirs = self._partners(walks, *prepared)
+        built = [
+            walk.building(some, start)
+            for walk, some, start in zip(walks, starts, (mine, theirs), strict=True)
+        ]
+        if built[0].keys() & built[1].keys():
+            size = min(built[0].keys() & built[1].keys())
+            mine, theirs = self._partners(walks, built[0][size], built[1][size])
         swapped = mine >= 0 and theirs >= 0 and crossed(self.pairing, self.meetings, (mine, theirs))
         mine, theirs = swapped or (mine, theirs)
         if mine == NONE and theirs == NONE:
@@ -576,7 +599,9 @@ class Regions:
         flags = self.unmet[number].copy(), self._vague[number]
         flags[0][settled(side, self.pairing.flows[number], known, stage)] = False
         flags[0][list(ends)] = True
-        return Walk(self.pairing, number, flags, list(ends))
+        mirrored = ~self._mirrored.unmet(number, FINER) & (side.tensors.size == 1)
+        marks = Marks(*flags, ~self.unmet[number] | mirrored, self._same[number])
+        return Walk(self.pairing, number, marks, list(ends), of_gradients=stage == GRADIENT)
 
     def _shared_names(self, mine: set[int], theirs: set[int]) -> tuple[set[int], set[int]]:
         """Parameters that either side's start reads, by the names of both sides."""
@@ -590,9 +615,9 @@ class Regions:
             theirs.union(*(names[1] for names in read)),
         )
 
-    def _partners(self, mine: list[int], theirs: list[int]) -> tuple[int, int]:
-        """The starts that belong together: one operator of the same inputs, else the earliest that
-        share an input, else the earliest.
+    def _partners(self, walks: list[Walk], mine: list[int], theirs: list[int]) -> tuple[int, int]:
+        """The starts that belong together: one operator of the same inputs, else those with the
+        most weight, of these the earliest that share an input, else the earliest.
         """
         if not mine or not theirs:
             return (mine or [NONE])[0], (theirs or [NONE])[0]
@@ -600,13 +625,15 @@ class Regions:
             [family(side.operator(call)) for call in calls]
             for side, calls in zip(self._sides, (mine, theirs), strict=True)
         ]
-        best: tuple[tuple[bool, bool, int], int, int] | None = None
+        best: tuple[tuple[int, ...], int, int] | None = None
         for i, one in enumerate(mine[:MAX_STARTS]):
             for j, other in enumerate(theirs[:MAX_STARTS]):
                 shared, whole = self._shared(one, other)
-                told = (whole and ops[0][i] == ops[1][j], shared, -i - j), one, other
+                orders = zip(walks[0].order(one), walks[1].order(other), strict=True)
+                alike = whole and ops[0][i] == ops[1][j]
+                told = (alike, *map(sum, orders), shared, -i - j), one, other
                 best = told if best is None or told[0] > best[0] else best
-        return (best[1], best[2]) if best is not None and best[0][1] else (mine[0], theirs[0])
+        return (best[1], best[2]) if best is not None and best[0][-2] else (mine[0], theirs[0])
 
     def _shared(self, mine: int, theirs: int) -> tuple[bool, bool]:
         """Whether a call of golden reads partners of what one of the target reads, and nothing

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cache, cached_property
-from typing import TYPE_CHECKING
+from itertools import count
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.pair.meetings import first_read
+from opscope.compare.pair.meetings import first_read, normed
 from opscope.compare.side.columns import NONE, place_of
+from opscope.compare.side.hashes import distinct
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
@@ -22,10 +24,25 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
 
 LEAST = 4  # elements of a tensor that agrees by more than chance
+MOST_WRITTEN = 1e4  # times which a number that is written down is a whole one
+NORM = 8  # calls of which a norm is written out, one after the other
 MAX_REGION = 256
 MAX_AROUND = 2
+MAX_ORDERING = 8
 MAX_ABOVE = 200  # calls that build a constant
 OF_CONSTANTS, OF_PARAMETERS, OF_DATA = range(3)
+
+
+class Marks(NamedTuple):
+    """What is known of each row of a side: whether it meets nothing on the other, whether its
+    statistics tell nothing, whether it agrees with something or with its negative, and whether it
+    holds the very elements of something.
+    """
+
+    unmet: NDArray[np.bool_]
+    dim: NDArray[np.bool_]
+    agreeing: NDArray[np.bool_]
+    same: NDArray[np.bool_]
 
 
 class Walk:
@@ -35,12 +52,15 @@ class Walk:
         self,
         pairing: Pairing,
         number: int,
-        flags: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+        marks: Marks,
         ends: list[int],
+        *,
+        of_gradients: bool,
     ) -> None:
         self._side = (pairing.target, pairing.golden)[number]
         self._flow = pairing.flows[number]
-        self._unmet, self._dim = flags
+        self._unmet, self._dim, self._agreeing, self._same = marks
+        self._of_gradients = of_gradients
         self._first = first_read(self._side)
         self.given: dict[int, int] = {}  # rows that differ and came from outside, by their readers
         self._above: dict[int, set[int]] = {}
@@ -72,17 +92,20 @@ class Walk:
         first = self._first.get(int(tensors.named[row])) if tensors.parameter[row] else None
         return first is not None and producer <= tensors.call[first]
 
-    @cached_property
-    def _readers(self) -> dict[int, list[int]]:
-        """Calls of the walk's first to last that read what others wrote, by those."""
+    @cache  # noqa: B019 - a walk lives as long as its question
+    def _readers(self, *, whole: bool) -> dict[int, list[int]]:
+        """Calls of the walk's first to last that read what others wrote, by those; whole: integers,
+        too.
+        """
         tensors, calls = self._side.tensors, self._side.calls
-        first, last = min(self._above), max(self._above)
+        first, last = min(self._above, default=0), max(self._above, default=0)
         begin, end = np.searchsorted(tensors.call, [first, last + 1]).tolist()
         found: dict[int, list[int]] = defaultdict(list)
         rows = np.arange(begin, end)
         rows = rows[
             ~tensors.output[rows]
             & (self._unmet[rows] | self._dim[rows])
+            & (whole | ~self._whole[rows])
             & (self._flow.producer[rows] >= first)
             & calls.leaf[tensors.call[rows]]
         ]
@@ -91,9 +114,10 @@ class Walk:
         return found
 
     def starts(self) -> list[int]:
-        """Calls of the walk, in their order, that read nothing of it and whose results agree
-        nowhere with anything again; those that compute with data first, then those that prepare
-        parameters or build constants: one side may do that otherwise, or not at all.
+        """Calls of the walk that read nothing of it: those from which a model computes first, then
+        those of other data, each with those first of which nothing agrees again, in their order;
+        last those that prepare parameters or build constants, which one side may do otherwise, or
+        not at all: only if nothing agrees again.
         """
         bright = self._bright
         found, below = list[int](), set[int]()  # below: what reads something of the walk, by and by
@@ -104,12 +128,81 @@ class Walk:
                 call in bright and call not in below
             ):
                 found.append(call)
-        kept = [call for call in found if not self._heals(call)]
-        return sorted(kept, key=self._reads, reverse=True) or found[-1:] or [self.last]
+        kept = [call for call in found if self._reads(call) == OF_DATA or not self._heals(call)]
+        return sorted(kept, key=self.order, reverse=True) or found[-1:] or [self.last]
 
-    def preparing(self, starts: list[int]) -> list[int]:
-        """Those of starts that compute with parameters alone, as a mean of weights does."""
-        return [call for call in starts if call >= 0 and self._reads(call) == OF_PARAMETERS]
+    def order(self, call: int) -> tuple[bool, int, bool]:
+        """Whether a start is where the two may part: where gradients agree no backward pass is;
+        its weight, and whether nothing agrees again that comes of it.
+        """
+        backward = self._side.words.get(int(self._side.calls.phase[call])) == "backward"
+        return self._of_gradients or not backward, self.weight(call), not self._heals(call)
+
+    @cache  # noqa: B019 - a walk lives as long as its question
+    def weight(self, call: int) -> int:
+        """What a start computes with, as told above; most where a model goes on to compute from it,
+        as it does not from the labels of a loss.
+        """
+        reads = self._reads(call)
+        return reads + 1 if reads == OF_DATA and call in self._deep else reads
+
+    @cached_property
+    def _deep(self) -> set[int]:
+        """Calls of the walk that compute with parameters, and those from which they do."""
+        found = set[int]()
+        for call, above in sorted(self._above.items(), reverse=True):
+            if call in found or self._computes_with_parameters(call):
+                found.add(call)
+                found |= above
+        return found
+
+    @cached_property
+    def _trained(self) -> NDArray[np.uint64]:
+        """Names of what gets gradients; of all parameters where nothing does."""
+        tensors = self._side.tensors
+        learnt = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
+        return distinct(tensors.named[learnt if learnt.any() else tensors.parameter])
+
+    def _computes_with_parameters(self, call: int) -> bool:
+        rows, tensors = inputs_of(self._side, call), self._side.tensors
+        if (tensors.parameter[rows] & np.isin(tensors.named[rows], self._trained)).any():
+            return True
+        producers = [int(self._flow.producer[row]) for row in rows if not tensors.parameter[row]]
+        return any(one >= 0 and self._reads(one) == OF_PARAMETERS for one in producers)
+
+    def preparing(self, starts: list[int], reader: int) -> list[int]:
+        """Those of starts that compute with parameters alone, as a mean of weights does, and of
+        which a reader reads what comes of them.
+        """
+        above = self._all_above(reader)
+        return [
+            call
+            for call in starts
+            if call in above and call >= 0 and self._reads(call) == OF_PARAMETERS
+        ]
+
+    def building(self, starts: list[int], reader: int) -> dict[int, list[int]]:
+        """Those of starts that build a constant which a reader computes with at once and which
+        meets nothing, by its number of elements.
+        """
+        found: dict[int, list[int]] = {}
+        for row in inputs_of(self._side, reader) if reader >= 0 else ():
+            maker = int(self._flow.producer[row])
+            told = maker >= 0 and self._unmet[row] and not self._dim[row]
+            if told and self._reads(maker) == OF_CONSTANTS:
+                size = int(self._side.tensors.size[row])
+                found[size] = [call for call in starts if call in self._all_above(maker)]
+        return {size: calls for size, calls in found.items() if calls}
+
+    def _all_above(self, reader: int) -> set[int]:
+        """A call of the walk and all of it that it computes from."""
+        above, waiting = set[int](), [reader]
+        while waiting:
+            call = waiting.pop()
+            if call not in above:
+                above.add(call)
+                waiting.extend(self._above.get(call, ()))
+        return above
 
     def _tells(self, call: int, reader: int) -> bool:
         """Whether what a call makes otherwise is why its reader does: a constant is no fault by
@@ -148,32 +241,54 @@ class Walk:
                 found.add(call)
         return found
 
+    @cache  # noqa: B019 - a walk lives as long as its question
     def _heals(self, start: int) -> bool:
-        waiting, seen = [start], set[int]()
-        while waiting:
-            call = waiting.pop()
-            if call in seen:
-                continue
-            seen.add(call)
-            for reader in self._readers.get(call, ()):
-                if self._agrees(reader):
-                    return True
-                waiting.append(reader)
+        """Whether something agrees again that is computed from what a start makes."""
+        # A choice may be the same though what it was made by is not.
+        whole = bool(self._whole[outputs_of(self._side, start)].all())
+        known, waiting, seen = self._readers(whole=whole), [start], {start}
+        for steps in count(1):
+            readers = {one for call in waiting for one in known.get(call, ())} - seen
+            if any(self._agrees(reader, near=steps <= NORM) for reader in readers):
+                return True
+            if not readers:
+                return False
+            waiting, seen = list(readers), seen | readers
         return False
 
-    def _agrees(self, call: int) -> bool:
-        """Whether what a call writes agrees, by more than chance, with something of the other
-        side.
+    def _agrees(self, call: int, *, near: bool) -> bool:
+        """Whether the largest of what a call writes agrees, by more than chance, with something of
+        the other side; means and deviations beside it may agree by themselves, and what a norm
+        makes agrees for that of a start that may be part of the norm, near, alone.
         """
         tensors = self._side.tensors
-        return any(
-            not self._unmet[row]
-            and not self._dim[row]
-            and tensors.size[row] >= LEAST
-            and tensors.min[row] < tensors.max[row]
-            and tensors.min_int[row] == np.iinfo(np.int64).min
-            for row in outputs_of(self._side, call)
+        rows = [row for row in outputs_of(self._side, call) if not self._dim[row]]
+        most = max((int(tensors.size[row]) for row in rows), default=0)
+        largest = [row for row in rows if tensors.size[row] == most]
+        return bool(self._agreeing[largest].all()) and any(
+            (self._same[row] or (not self._whole[row] and self._telling(row)))
+            and (near or not self._normed[row])
+            for row in largest
         )
+
+    def _telling(self, row: int) -> bool:
+        """Whether a row that agrees does so by more than chance: several numbers, or one that no
+        program writes down.
+        """
+        tensors = self._side.tensors
+        if tensors.size[row] >= LEAST:
+            return bool(tensors.min[row] < tensors.max[row])
+        return bool(tensors.max[row] * MOST_WRITTEN % 1)
+
+    @cached_property
+    def _normed(self) -> NDArray[np.bool_]:
+        return normed(self._side)
+
+    @cached_property
+    def _whole(self) -> NDArray[np.bool_]:
+        """Rows of integers."""
+        found: NDArray[np.bool_] = self._side.tensors.min_int != np.iinfo(np.int64).min
+        return found
 
     @property
     def last(self) -> int:
@@ -203,6 +318,22 @@ class Walk:
             if at < 0 or not given & versions:
                 break
             found.append(at)
+        return [*found, *self._ordering(start)]
+
+    def _ordering(self, start: int) -> list[int]:
+        """The calls that put what a product reads in order, as a cat does: statistics do not tell
+        whether it is golden's.
+        """
+        found = list[int]()
+        waiting = [start] if traits_of(self._side.operator(start)).contraction else []
+        while waiting and len(found) < MAX_ORDERING:
+            for row in inputs_of(self._side, waiting.pop(0)):
+                call = int(self._flow.producer[row])
+                if call >= 0 and call not in found and not self._side.tensors.parameter[row]:
+                    traits = traits_of(self._side.operator(call))
+                    if traits.moves or traits.idle:
+                        found.append(call)
+                        waiting.append(call)
         return found
 
     def _computed(self, call: int) -> int:
@@ -216,7 +347,7 @@ class Walk:
         return call
 
     def head(self, start: int) -> set[int]:
-        """Names of the parameters that a start reads, as they are or prepared by other calls."""
+        """Names of the trained parameters that a start reads, as they are or prepared."""
         waiting, seen = [start], set[int]()
         while waiting:
             call = waiting.pop()
@@ -230,11 +361,9 @@ class Walk:
 
     def _names(self, call: int) -> set[int]:
         tensors = self._side.tensors
-        return {
-            int(tensors.named[row])
-            for row in inputs_of(self._side, call)
-            if tensors.parameter[row] and tensors.named[row]
-        }
+        rows = [row for row in inputs_of(self._side, call) if tensors.parameter[row]]
+        names = tensors.named[rows]
+        return set(names[np.isin(names, self._trained) & (names != 0)].tolist())
 
     def region(self, start: int, read: set[int]) -> tuple[int, ...]:
         """The start, and the calls of the walk that follow it, up to those that compute with other

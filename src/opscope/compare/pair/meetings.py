@@ -37,6 +37,7 @@ EXACT = 1e-9  # of statistics of the same values, summed in another order
 LEARNT = 1e-3  # of first gradients, by which parameters of one content are told apart
 TWO = 1e-6  # of the squared span: what is between two numbers in a tensor of these alone
 FEW = 4  # elements that may be of two numbers by chance; how often few integers are there each
+CENTRED, SCALED = 1e-5, 1e-2  # the mean and the variance that norms leave, from 0 and 1
 MOST = 256  # of them that are looked at
 
 
@@ -105,6 +106,44 @@ def _join(
                 at = places[which][row]
                 if found.error < nearest[which][0][at]:
                     nearest[which][0][at], nearest[which][1][at] = found.error, partner
+
+
+def normed(side: Side) -> NDArray[np.bool_]:
+    """Rows of mean 0 and variance 1, as norms leave them: of any two of a size only the extremes
+    tell, and these may stand where the two are equal.
+    """
+    tensors = side.tensors
+    with np.errstate(invalid="ignore"):
+        power = tensors.l2norm**2 / np.maximum(tensors.size, 1)
+        found: NDArray[np.bool_] = (np.abs(tensors.mean) <= CENTRED) & (np.abs(power - 1) <= SCALED)
+    return found & (tensors.size > FEW)
+
+
+def same_elements(side: Side, other: Side) -> NDArray[np.bool_]:
+    """Rows of a side that hold what one of the other does in their rank and step, by its digest:
+    more than one number.
+    """
+    mine, theirs = (
+        mixed(_place(one, np.arange(len(one.tensors))), one.tensors.digest) for one in (side, other)
+    )
+    tensors = side.tensors
+    told = tensors.digested & (tensors.size > FEW) & (tensors.min < tensors.max)
+    found: NDArray[np.bool_] = told & np.isin(mine, theirs[other.tensors.digested])
+    return found
+
+
+def negated(side: Side) -> Side:
+    """A side that holds the negative of every tensor."""
+    tensors = side.tensors
+    turned = msgspec.structs.replace(
+        tensors,
+        min=-tensors.max,
+        max=-tensors.min,
+        mean=-tensors.mean,
+        pos_inf=tensors.neg_inf,
+        neg_inf=tensors.pos_inf,
+    )
+    return msgspec.structs.replace(side, tensors=turned)
 
 
 def vague(side: Side) -> NDArray[np.bool_]:

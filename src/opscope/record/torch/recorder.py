@@ -46,6 +46,7 @@ from opscope.record.torch.modules import (
 )
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
+from opscope.record.torch.traced import traced_lines
 from opscope.record.torch.training import Training
 from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.arrow import encode_rows
@@ -377,6 +378,7 @@ class TorchRecorder:
             model = reference()
             if model is not None:
                 self._training.model_learnt(model)
+                self.binding.stacks.read_as(traced_lines(model))
         memories, self.modules.memories = self.modules.memories, []
         for memory in memories:
             self.book.label(*memory)

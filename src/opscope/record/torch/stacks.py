@@ -4,7 +4,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import TypeVar
@@ -20,6 +22,7 @@ GRAPHS = frozenset(
 )  # where compiled graphs are called
 ENGINE = "_engine_run_backward"
 Absent = TypeVar("Absent")
+Places = list[tuple[str, int, str]]  # file, line, function; outermost first
 STEPPING = (f"{TORCH}/optim/", f"{TORCH}/amp/grad_scaler", f"{TORCH}/nn/utils/clip_grad")
 
 
@@ -44,8 +47,12 @@ class Frame:
 
 def frame_of(code: CodeType, instruction: int) -> Frame:
     """What an instruction of some code tells when it stands on a stack."""
-    file, name = code.co_filename, code.co_name
-    place = f"{file}:{line_of(code, instruction)}"
+    return frame_at(code, code.co_filename, line_of(code, instruction), code.co_name)
+
+
+def frame_at(code: CodeType, file: str, line: int, name: str) -> Frame:
+    """What a line of a file tells, in which this code stands or which it was made from."""
+    place = f"{file}:{line}"
     return Frame(
         code=code,
         text=f"{place} in {name}",
@@ -72,8 +79,13 @@ class Stacks:
         self.fresh: list[tuple[int, tuple[str, ...]]] = []
         self._sites: dict[tuple[CodeType | int, ...], Site] = {}
         # A recursion makes stacks of the same frames over and over: what one tells is asked once.
-        self._frames: dict[tuple[int, int], Frame] = {}
+        self._frames: dict[tuple[int, int], tuple[Frame, ...]] = {}
+        self._traced: dict[CodeType, dict[int, Places]] = {}
         self._count = 0
+
+    def read_as(self, lines: Mapping[CodeType, dict[int, Places]]) -> None:
+        """Lines of the program that stand behind those of generated code, outermost first."""
+        self._traced.update(lines)
 
     def take(self) -> list[tuple[int, tuple[str, ...]]]:
         """The rows of table stacks since the last time; another thread may be adding more."""
@@ -100,7 +112,7 @@ class Stacks:
         """Number a new stack and say what its frames tell; codes run from the innermost frame
         outwards.
         """
-        every = map(self._frame, codes, instructions)
+        every = chain.from_iterable(map(self._frames_of, codes, instructions))
         frames = [frame for frame in every if not frame.ours]
         told = set(frames)  # few of a deep recursion
         number = self._count
@@ -123,11 +135,14 @@ class Stacks:
             api=api_name(frames),
         )
 
-    def _frame(self, code: CodeType, instruction: int) -> Frame:
+    def _frames_of(self, code: CodeType, instruction: int) -> tuple[Frame, ...]:
+        """The frame of an instruction, below it those that its line was traced from."""
         key = (id(code), instruction)
         found = self._frames.get(key)
         if found is None:
-            found = self._frames[key] = frame_of(code, instruction)
+            behind = self._traced.get(code, {}).get(line_of(code, instruction), [])
+            traced = [frame_at(code, *place) for place in reversed(behind)]
+            found = self._frames[key] = (*traced, frame_of(code, instruction))
         return found
 
 
