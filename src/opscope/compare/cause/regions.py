@@ -310,7 +310,8 @@ class Regions:
         rows = self._given(0)
         if not all(first_read(side) for side in self._sides):
             rows = np.union1d(rows, self._drawn_rows(0))
-        return bool(self.names) or bool((~self.unmet[0])[rows].any())
+        loaded = self._same[0] & ~self._vague[0] & ~self._sides[0].tensors.output
+        return bool(self.names) or bool((~self.unmet[0])[rows].any()) or bool(loaded.any())
 
     def drawn(self) -> bool:
         """Whether parameters that the target begins with are random numbers that golden has not."""
@@ -473,7 +474,6 @@ class Regions:
         places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
         for place in sorted(places):
             nothing: set[Names] = set()  # of which the gradient is rounding alone
-            reach = 0.0  # of the gradients of the step
             for stage in (GRADIENT, CLIPPED, PARAMETER):
                 held = [
                     (names, mine, theirs)
@@ -482,7 +482,7 @@ class Regions:
                     if min(*mine, *theirs) >= 0
                 ]
                 if stage != PARAMETER:
-                    reach = max([reach, *(self._reach(one) for one in held)])
+                    reach = max((self._reach(one) for one in held), default=0.0)
                     nothing |= {one[0] for one in held if self._least(one) <= ROUNDED * reach}
                 judged = [one for one in held if one[0] not in nothing]
                 for apart in self._apart(stage, judged, share):
@@ -522,7 +522,18 @@ class Regions:
             > (share if stage == PARAMETER else share * BACKWARD)
             * max(float(limits[row]) for row in mine)
         ]
-        return apart if stage != PARAMETER or len(apart) > MOVED * len(judged) else []
+        if stage != PARAMETER or len(apart) > MOVED * len(judged):
+            return apart
+        return [one for one in apart if self._told_otherwise(*one)]
+
+    def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
+        """Whether one operator made the two, with other arguments: another rate of a group."""
+        calls = [
+            int(side.tensors.call[rows[0]])
+            for side, rows in zip(self._sides, (mine, theirs), strict=True)
+        ]
+        ops = {side.operator(call) for side, call in zip(self._sides, calls, strict=True)}
+        return len(ops) == 1 and bool(difference_of(self.pairing, calls[0], calls[1]))
 
     # -- where it begins ---------------------------------------------------------------------------
 
@@ -616,8 +627,9 @@ class Regions:
         )
 
     def _partners(self, walks: list[Walk], mine: list[int], theirs: list[int]) -> tuple[int, int]:
-        """The starts that belong together: one operator of the same inputs, else those with the
-        most weight, of these the earliest that share an input, else the earliest.
+        """The starts that belong together: one operator of the same inputs, or two that are given
+        something else from outside, else those with the most weight, of these the earliest that
+        share an input, else the earliest.
         """
         if not mine or not theirs:
             return (mine or [NONE])[0], (theirs or [NONE])[0]
@@ -630,7 +642,9 @@ class Regions:
             for j, other in enumerate(theirs[:MAX_STARTS]):
                 shared, whole = self._shared(one, other)
                 orders = zip(walks[0].order(one), walks[1].order(other), strict=True)
-                alike = whole and ops[0][i] == ops[1][j]
+                alike = (whole and ops[0][i] == ops[1][j]) or bool(
+                    walks[0].outside(one) & walks[1].outside(other)
+                )
                 told = (alike, *map(sum, orders), shared, -i - j), one, other
                 best = told if best is None or told[0] > best[0] else best
         return (best[1], best[2]) if best is not None and best[0][-2] else (mine[0], theirs[0])

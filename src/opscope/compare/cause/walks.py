@@ -181,6 +181,16 @@ class Walk:
             if call in above and call >= 0 and self._reads(call) == OF_PARAMETERS
         ]
 
+    def outside(self, call: int) -> set[int]:
+        """Numbers of elements of what a call was given from outside and meets nothing."""
+        tensors = self._side.tensors
+        return {
+            int(tensors.size[row])
+            for row in inputs_of(self._side, call)
+            if self._flow.producer[row] < 0 and self._unmet[row] and not self._dim[row]
+            if tensors.size[row] > 1 and not tensors.parameter[row]
+        }
+
     def building(self, starts: list[int], reader: int) -> dict[int, list[int]]:
         """Those of starts that build a constant which a reader computes with at once and which
         meets nothing, by its number of elements.

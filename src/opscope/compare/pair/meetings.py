@@ -19,6 +19,7 @@ from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.columns import NONE, Side
 from opscope.compare.side.hashes import mixed
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -239,9 +240,16 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
     ]
     groups = [_alike(sketches) for sketches in held]
     learnt = _gradients(target), _gradients(golden)
+    kept = _kept(target, first[0]), _kept(golden, first[1])
     found: list[Names] = []
     for about, names in groups[0].items():
-        found.extend(_of_one_content((names, groups[1].get(about, [])), learnt))
+        both = names, groups[1].get(about, [])
+        for own in (True, False):  # what a norm keeps begins as its weights do
+            mine, theirs = (
+                [name for name in side if (name in known) == own]
+                for side, known in zip(both, kept, strict=True)
+            )
+            found.extend(_of_one_content((mine, theirs), learnt))
     told = [{name: one for name, one in side.items() if not one.filled} for side in held]
     found.extend(_joined(_without(told, found), EXACT))
     moved = [
@@ -298,6 +306,20 @@ def _gradients(side: Side) -> dict[int, Sketch]:
     }
 
 
+def _kept(side: Side, first: dict[int, int]) -> set[int]:
+    """Names of what is written to between its first reading and the first backward pass, as norms
+    write to the mean that they keep.
+    """
+    tensors = side.tensors
+    backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+    end = int(np.argmax(backward)) if backward.any() else len(backward)
+    computes = side.calls.leaf & side.which(side.calls.op, lambda op: not traits_of(op).idle)
+    written = tensors.output & tensors.parameter & computes[tensors.call]
+    rows = np.flatnonzero(written & (tensors.named != 0) & (tensors.call < end))
+    names = zip(rows.tolist(), tensors.named[rows].tolist(), strict=True)
+    return {name for row, name in names if row > first.get(name, len(tensors))}
+
+
 def _of_one_content(
     names: tuple[list[int], list[int]], learnt: tuple[dict[int, Sketch], dict[int, Sketch]]
 ) -> list[Names]:
@@ -308,9 +330,9 @@ def _of_one_content(
         return [((names[0][0],), (names[1][0],))]
     found = _of_one_gradient(names, learnt)
     taken = [{pair[number][0] for pair in found} for number in (0, 1)]
-    for own in (True, False):
+    for own in (True, False) if all(learnt) else (False,):
         mine, theirs = (
-            [name for name in side if (name in known) == own and name not in gone]
+            [name for name in side if (name in known and all(learnt)) == own and name not in gone]
             for side, known, gone in zip(names, learnt, taken, strict=True)
         )
         if len(mine) == len(theirs):
