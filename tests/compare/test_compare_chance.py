@@ -112,20 +112,25 @@ def ported(weights: Weights, fault: str) -> None:
         optimizer.zero_grad()
 
 
-def without_modules(path: Path) -> None:
-    """The same by functions of weights that are read from a file."""
+def without_modules(path: Path, fault: str = "") -> None:
+    """The same by functions of weights that are read from a file, where nothing bears a name."""
     held = {name: one.requires_grad_() for name, one in torch.load(path).items()}
     every = [torch.from_numpy(torch.cat(some).numpy()) for some in zip(*batches(), strict=True)]
     for x, kinds in zip(*(one.split(ROWS) for one in every), strict=True):
         read = F.gelu(x @ held["into"].T) + x
         away = read - read.mean(0)
-        read = F.layer_norm(away / torch.sqrt(away.square().mean(0) + 1e-5), (WIDE,))
+        read = away / torch.sqrt(away.square().mean(0) + 1e-5) * held["gain"] + held["shift"]
+        read = F.layer_norm(read, (WIDE,))
         made = F.layer_norm(read, (WIDE,)) @ held["out"].T
         counted = (kinds > 0).float()
         each = made.log_softmax(1).gather(1, kinds[:, None])[:, 0]
         loss = -(each * counted).sum() / counted.sum()
         gradients = torch.autograd.grad(loss, list(held.values()))
-        assert all(one.isfinite().all() for one in gradients)
+        norm = torch.stack([one.square().sum() for one in gradients]).sum().sqrt()
+        rate = (0.4 if fault == "rate" else 0.5) * 1e-6 / (norm + 1e-6)
+        with torch.no_grad():
+            for parameter, one in zip(held.values(), gradients, strict=True):
+                parameter.sub_(rate * one)
 
 
 def judged(to: Path, port: Callable[[], None]) -> Document:
@@ -157,7 +162,21 @@ def test_a_fault_is_named_at_its_line(tmp_path: Path, fault: str, line: str) -> 
     assert (found.source, found.step) == (f"{__file__}:{number}", 0)
 
 
-def test_weights_read_from_a_file_are_what_the_two_begin_with(tmp_path: Path) -> None:
-    torch.save(begun(), tmp_path / "weights.pt")
-    found = judged(tmp_path, lambda: without_modules(tmp_path / "weights.pt"))
-    assert not any("two different models" in each for each in found.summary["warnings"])
+def saved(to: Path) -> Path:
+    """A file of what the two begin with, the weights of the batch norm with it."""
+    kept = {"gain": torch.ones(WIDE), "shift": torch.zeros(WIDE)}
+    torch.save(begun() | kept, to / "weights.pt")
+    return to / "weights.pt"
+
+
+def test_a_healthy_port_without_modules_is_silent(tmp_path: Path) -> None:
+    """Its steps are counted by what is written to the weights."""
+    found = judged(tmp_path, lambda: without_modules(saved(tmp_path)))
+    assert (found.verdict, found.findings) == ("clean", ())
+
+
+def test_another_rate_is_told_of_a_port_without_modules(tmp_path: Path) -> None:
+    first = judged(tmp_path, lambda: without_modules(saved(tmp_path), "rate")).findings[0]
+    lines = Path(__file__).read_text().splitlines()
+    number = next(i for i, text in enumerate(lines, 1) if "rate = (0.4 if" in text)
+    assert (first.source, first.step) == (f"{__file__}:{number}", 0)

@@ -42,6 +42,7 @@ from opscope.compare.cause.what_matters import (
     settled,
 )
 from opscope.compare.pair.arguments import difference_of
+from opscope.compare.pair.common_steps import in_common_steps
 from opscope.compare.pair.meetings import (
     Meetings,
     first_read,
@@ -54,6 +55,7 @@ from opscope.compare.pair.meetings import (
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import NONE
+from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
@@ -149,7 +151,7 @@ def judged(pairing: Pairing, causes: list[Cause]) -> tuple[Pairing, list[Cause]]
     """
     if not written_otherwise(pairing):
         return pairing, causes
-    regions = Regions(_in_common_steps(pairing))
+    regions = Regions(in_common_steps(_with_trained_names(pairing)))
     if not regions.begun_alike():
         return pairing, causes
     pairing = msgspec.structs.replace(pairing, by_regions=True)
@@ -160,28 +162,12 @@ def judged(pairing: Pairing, causes: list[Cause]) -> tuple[Pairing, list[Cause]]
     return pairing, drawn[:1] or [_told(pairing, parting)]
 
 
-def _in_common_steps(pairing: Pairing) -> Pairing:
-    """The pairing with all in one step where the two train in other steps: one that has no modules
-    is counted otherwise.
-    """
-    sides = pairing.target, pairing.golden
-    steps = [
-        set(
-            side.calls.step[
-                side.which(side.calls.phase, lambda phase: phase == "backward")
-            ].tolist()
-        )
-        for side in sides
-    ]
-    if steps[0] == steps[1]:
-        return pairing
-    merged = [
-        msgspec.structs.replace(
-            side, calls=msgspec.structs.replace(side.calls, step=np.zeros_like(side.calls.step))
-        )
-        for side in sides
-    ]
-    return msgspec.structs.replace(pairing, target=merged[0], golden=merged[1])
+def _with_trained_names(pairing: Pairing) -> Pairing:
+    target, golden = (
+        with_trained_names(side, flow)
+        for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
+    )
+    return msgspec.structs.replace(pairing, target=target, golden=golden)
 
 
 def _draws(pairing: Pairing, cause: Cause) -> bool:
@@ -540,7 +526,9 @@ class Regions:
     def _located(
         self, place: Place, stage: int, ends: tuple[list[int], list[int]]
     ) -> Parting | None:
-        walks = [self._walk(number, stage, ends[number]) for number in (0, 1)]
+        # what passes of parts of a batch compute was not compared before their gradients
+        backward = None if place in self._cut else stage == GRADIENT
+        walks = [self._walk(number, stage, ends[number], backward=backward) for number in (0, 1)]
         starts = [walk.starts() for walk in walks]
         if starts[0] and starts[1] and self._misses(walks, starts[0][0]):
             mine, theirs = starts[0][0], min(starts[1])
@@ -569,7 +557,7 @@ class Regions:
         ]
         read = self._shared_names(*heads)
         regions = [
-            walk.region(start, read[number]) if start >= 0 else ()
+            walk.region(start, read[number], starts[number]) if start >= 0 else ()
             for number, (walk, start) in enumerate(zip(walks, (mine, theirs), strict=True))
         ]
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
@@ -602,7 +590,7 @@ class Regions:
         rows = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
         return set(tensors.named[rows].tolist())
 
-    def _walk(self, number: int, stage: int, ends: Iterable[int]) -> Walk:
+    def _walk(self, number: int, stage: int, ends: Iterable[int], *, backward: bool | None) -> Walk:
         side = self._sides[number]
         known = np.array(
             sorted({name for names in self.names for name in names[number]}), dtype=np.uint64
@@ -612,7 +600,7 @@ class Regions:
         flags[0][list(ends)] = True
         mirrored = ~self._mirrored.unmet(number, FINER) & (side.tensors.size == 1)
         marks = Marks(*flags, ~self.unmet[number] | mirrored, self._same[number])
-        return Walk(self.pairing, number, marks, list(ends), of_gradients=stage == GRADIENT)
+        return Walk(self.pairing, number, marks, list(ends), backward=backward)
 
     def _shared_names(self, mine: set[int], theirs: set[int]) -> tuple[set[int], set[int]]:
         """Parameters that either side's start reads, by the names of both sides."""

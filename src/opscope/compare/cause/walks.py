@@ -18,6 +18,8 @@ from opscope.compare.side.hashes import distinct
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
     from opscope.compare.pair.pairing import Pairing
@@ -55,12 +57,12 @@ class Walk:
         marks: Marks,
         ends: list[int],
         *,
-        of_gradients: bool,
+        backward: bool | None,
     ) -> None:
         self._side = (pairing.target, pairing.golden)[number]
         self._flow = pairing.flows[number]
         self._unmet, self._dim, self._agreeing, self._same = marks
-        self._of_gradients = of_gradients
+        self._backward = backward  # whether it begins in a backward pass; None: not known
         self._first = first_read(self._side)
         self.given: dict[int, int] = {}  # rows that differ and came from outside, by their readers
         self._above: dict[int, set[int]] = {}
@@ -132,11 +134,11 @@ class Walk:
         return sorted(kept, key=self.order, reverse=True) or found[-1:] or [self.last]
 
     def order(self, call: int) -> tuple[bool, int, bool]:
-        """Whether a start is where the two may part: where gradients agree no backward pass is;
-        its weight, and whether nothing agrees again that comes of it.
+        """Whether a start is where the two may part: in a backward pass where gradients part and
+        losses do not, else outside; its weight, and whether nothing agrees again that comes of it.
         """
         backward = self._side.words.get(int(self._side.calls.phase[call])) == "backward"
-        return self._of_gradients or not backward, self.weight(call), not self._heals(call)
+        return self._backward in (None, backward), self.weight(call), not self._heals(call)
 
     @cache  # noqa: B019 - a walk lives as long as its question
     def weight(self, call: int) -> int:
@@ -375,11 +377,25 @@ class Walk:
         names = tensors.named[rows]
         return set(names[np.isin(names, self._trained) & (names != 0)].tolist())
 
-    def region(self, start: int, read: set[int]) -> tuple[int, ...]:
+    def region(self, start: int, read: set[int], starts: Sequence[int]) -> tuple[int, ...]:
         """The start, and the calls of the walk that follow it, up to those that compute with other
-        parameters than some that were read.
+        parameters than some that were read; then the same of starts beside it that nothing tells
+        from it, as of the second of two rows that are looked up.
         """
-        reached, found = {start}, [start, *self._around(start)]
+        found = [start, *self._around(start), *self._following(start, read)]
+        for other in starts:
+            if other != start and self._is_twin(start, other):
+                found += [other, *self._following(other, read)]
+        return tuple(dict.fromkeys(found[:MAX_REGION]))
+
+    def _is_twin(self, start: int, other: int) -> bool:
+        calls = self._side.calls
+        columns = calls.op, calls.module, calls.phase, calls.step
+        alike = all(column[start] == column[other] for column in columns)
+        return alike and self.order(start) == self.order(other)
+
+    def _following(self, start: int, read: set[int]) -> list[int]:
+        reached, found = {start}, list[int]()
         phase = self._side.calls.phase
         for call in sorted(self._above):
             if call > start and self._above[call] & reached and phase[call] == phase[start]:
@@ -387,7 +403,7 @@ class Walk:
                     continue
                 reached.add(call)
                 found.append(call)
-        return tuple(found[:MAX_REGION])
+        return found
 
 
 def _rows(side: Side, call: int) -> range:

@@ -17,7 +17,7 @@ import numpy as np
 from opscope.compare.pair.passes import joined
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
-from opscope.compare.side.columns import NONE, Side
+from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.hashes import mixed
 from opscope.operators.catalogue import traits_of
 
@@ -240,7 +240,7 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
     ]
     groups = [_alike(sketches) for sketches in held]
     learnt = _gradients(target), _gradients(golden)
-    kept = _kept(target, first[0]), _kept(golden, first[1])
+    kept = kept_names(target, first[0]), kept_names(golden, first[1])
     found: list[Names] = []
     for about, names in groups[0].items():
         both = names, groups[1].get(about, [])
@@ -284,10 +284,13 @@ def _joined(rest: list[dict[int, Sketch]], near: float) -> list[Names]:
 
 
 def first_read(side: Side) -> dict[int, int]:
-    """For each parameter the row in which a call inside a module first reads it."""
+    """For each parameter the row in which a call inside a module first reads it; any call where
+    the program has no modules.
+    """
     tensors, calls = side.tensors, side.calls
+    inside = calls.parent >= 0 if (calls.level == MODULE).any() else np.ones_like(calls.leaf)
     rows = np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0))
-    rows = rows[calls.leaf[tensors.call[rows]] & (calls.parent[tensors.call[rows]] >= 0)]
+    rows = rows[calls.leaf[tensors.call[rows]] & inside[tensors.call[rows]]]
     rows = rows[np.isfinite(tensors.l2norm[rows])]
     names, at = np.unique(tensors.named[rows], return_index=True)
     return dict(sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda one: one[1]))
@@ -306,7 +309,7 @@ def _gradients(side: Side) -> dict[int, Sketch]:
     }
 
 
-def _kept(side: Side, first: dict[int, int]) -> set[int]:
+def kept_names(side: Side, first: dict[int, int]) -> set[int]:
     """Names of what is written to between its first reading and the first backward pass, as norms
     write to the mean that they keep.
     """

@@ -51,7 +51,7 @@ class TwoTables:
 
     def loss(self, nodes, targets, labels):
         own = self.nodes[:, nodes]  # <- mapped
-        other = self.contexts[:, targets]  # <- tables mapped
+        other = self.contexts[:, targets]  # <- tables mapped power walks window
         logits = torch.einsum("dp,dpk->pk", own, other)
         surprise = torch.nn.functional.softplus(-labels * logits)  # <- sign
         return surprise.sum() / len(nodes)  # <- summed

@@ -39,11 +39,11 @@ def position_bias(table, queries, keys, *, both_sides):
 
 def attention(w, x, memory, bias=None):
     q = einsum("btd,dhk->bhtk", x, w["q"])
-    k = einsum("bsd,dhk->bhsk", memory, w["k"])
+    k = einsum("bsd,dhk->bhsk", memory, w["k"])  # <- memory
     v = einsum("bsd,dhk->bhsk", memory, w["v"])
     logits = einsum("bhtk,bhsk->bhts", q, k)  # <- scale
     logits = logits if bias is None else logits + bias  # <- shared
-    return einsum("bhts,bhsk,hkd->btd", logits.softmax(-1), v, w["o"])  # <- scale
+    return einsum("bhts,bhsk,hkd->btd", logits.softmax(-1), v, w["o"])  # <- scale shared
 
 
 def gelu_new(x):

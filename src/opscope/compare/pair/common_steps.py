@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Steps of two programs that are counted otherwise: one that has no modules, or no optimizer, shows
+a recorder no step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.compare.pair.meetings import first_read, kept_names
+from opscope.operators.catalogue import traits_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+
+def in_common_steps(pairing: Pairing) -> Pairing:
+    """The pairing as it is where the two train in the same steps. Else with a step for each update
+    of the parameters, and with all in one step where these are not as many on both sides.
+    """
+    sides = pairing.target, pairing.golden
+    if _trained_steps(sides[0]) == _trained_steps(sides[1]):
+        return pairing
+    counted = [_counted(side, _by_updates(side)) for side in sides]
+    if _trained_steps(counted[0]) != _trained_steps(counted[1]):
+        counted = [_counted(side, np.zeros_like(side.calls.step)) for side in sides]
+    return msgspec.structs.replace(pairing, target=counted[0], golden=counted[1])
+
+
+def _trained_steps(side: Side) -> set[int]:
+    backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+    return set(side.calls.step[backward].tolist())
+
+
+def _counted(side: Side, steps: NDArray[np.int64]) -> Side:
+    calls = msgspec.structs.replace(side.calls, step=steps.astype(side.calls.step.dtype))
+    return msgspec.structs.replace(side, calls=calls)
+
+
+def _by_updates(side: Side) -> NDArray[np.int64]:
+    """For each call how many updates are over: all that is written to parameters between one
+    backward pass and the next is one.
+    """
+    tensors, calls = side.tensors, side.calls
+    backward = side.which(calls.phase, lambda phase: phase == "backward")
+    kept = np.array(sorted(kept_names(side, first_read(side))), dtype=np.uint64)
+    computes = calls.leaf & side.which(calls.op, lambda op: not traits_of(op).idle) & ~backward
+    written = tensors.output & tensors.parameter & (tensors.named != 0) & computes[tensors.call]
+    updates = np.unique(tensors.call[written & ~np.isin(tensors.named, kept)])
+    passes = np.cumsum(backward)[updates]  # calls of backward passes before each update
+    updates, passes = updates[passes > 0], passes[passes > 0]
+    _, behind = np.unique(passes[::-1], return_index=True)  # the last update behind each
+    last = updates[::-1][behind]
+    found: NDArray[np.int64] = np.searchsorted(last, np.arange(len(calls)), side="left")
+    return found

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names for what a program trains where no module names it: functions of weights in a dictionary,
+as ports out of another framework are written.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.compare.side.hashes import mixed
+from opscope.operators.catalogue import traits_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.side.columns import Side
+    from opscope.compare.side.producers import Flow
+
+MAX_ABOVE = 64  # calls between a gradient and what is computed from it
+LEAST = 2  # elements: of a single number the gradient cannot be told from other numbers
+
+
+def with_trained_names(side: Side, flow: Flow) -> Side:
+    """The side as it is where parameters have names. Else with a name for each tensor that is read
+    before the first backward pass and written to in place after it, and for its gradients.
+    """
+    tensors, calls = side.tensors, side.calls
+    backward = side.which(calls.phase, lambda phase: phase == "backward")
+    if (tensors.parameter & (tensors.named != 0)).any() or not backward.any():
+        return side
+    updates = _updates(side, backward)
+    trained = np.unique(tensors.storage[updates])
+    own = np.isin(tensors.storage, trained) & _as_large(side, updates)
+    names = np.where(own, mixed(tensors.storage.astype(np.uint64)), tensors.named)
+    for row in updates.tolist():
+        for gradient in _gradients(side, flow, row, backward):
+            names[gradient] = names[row]
+    return msgspec.structs.replace(
+        side,
+        tensors=msgspec.structs.replace(tensors, named=names, parameter=tensors.parameter | own),
+    )
+
+
+def _updates(side: Side, backward: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Rows written in place after the first backward pass, of what was read before it and not
+    written to in between, as a mean is that a norm keeps.
+    """
+    tensors, calls = side.tensors, side.calls
+    begin = int(np.argmax(backward))
+    computes = calls.leaf & side.which(calls.op, lambda op: not traits_of(op).idle)
+    told = computes[tensors.call] & (tensors.storage >= 0) & (tensors.size >= LEAST)
+    early = told & (tensors.call < begin)
+    reads = np.flatnonzero(early & ~tensors.output)
+    first: dict[int, int] = {}
+    for row in reads.tolist():
+        first.setdefault(int(tensors.storage[row]), row)
+    kept = {
+        int(tensors.storage[row])
+        for row in np.flatnonzero(early & tensors.output).tolist()
+        if row > first.get(int(tensors.storage[row]), len(tensors))
+    }
+    pairs = mixed(tensors.call.astype(np.uint64), tensors.storage.astype(np.uint64))
+    in_place = np.isin(pairs, pairs[~tensors.output])
+    later = told & tensors.output & in_place & ~backward[tensors.call] & (tensors.call > begin)
+    return np.flatnonzero(later & np.isin(tensors.storage, sorted(first.keys() - kept)))
+
+
+def _as_large(side: Side, updates: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Rows of as many elements as the updates of their storage have: no views of a part."""
+    tensors = side.tensors
+    storages, sizes = tensors.storage.astype(np.uint64), tensors.size.astype(np.uint64)
+    found: NDArray[np.bool_] = np.isin(
+        mixed(storages, sizes), mixed(storages[updates], sizes[updates])
+    )
+    return found
+
+
+def _gradients(side: Side, flow: Flow, row: int, backward: NDArray[np.bool_]) -> list[int]:
+    """The rows of a backward pass from which an update was computed, of its size."""
+    tensors = side.tensors
+    waiting, seen, found = [int(tensors.call[row])], set[int](), list[int]()
+    while waiting and len(seen) < MAX_ABOVE:
+        call = waiting.pop()
+        if call in seen:
+            continue
+        seen.add(call)
+        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
+        for read in range(first, last):
+            producer = int(flow.producer[read])
+            own = tensors.output[read] or tensors.storage[read] == tensors.storage[row]
+            if own or producer < 0 or tensors.size[read] != tensors.size[row]:
+                continue
+            if not backward[producer]:
+                waiting.append(producer)
+            elif flow.source_row[read] >= 0:
+                found.append(int(flow.source_row[read]))
+    return found
