@@ -31,7 +31,7 @@ from opscope.compare.cause.origins import (
     REWIRED,
     Cause,
 )
-from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of
+from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of, trained_names
 from opscope.compare.cause.what_matters import (
     CLIPPED,
     FORWARD,
@@ -581,14 +581,9 @@ class Regions:
             return False
         target, golden = (side.tensors for side in self._sides)
         other = {int(golden.size[one]) for one in walks[1].given.values()}
-        return int(target.size[row]) in other or int(target.named[row]) in self._trained
-
-    @cached_property
-    def _trained(self) -> set[int]:
-        """Names of the target's parameters that get gradients."""
-        tensors = self.pairing.target.tensors
-        rows = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
-        return set(tensors.named[rows].tolist())
+        return int(target.size[row]) in other or target.named[row] in trained_names(
+            self.pairing.target
+        )
 
     def _walk(self, number: int, stage: int, ends: Iterable[int], *, backward: bool | None) -> Walk:
         side = self._sides[number]

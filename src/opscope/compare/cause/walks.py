@@ -18,7 +18,7 @@ from opscope.compare.side.hashes import distinct
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -94,8 +94,15 @@ class Walk:
         first = self._first.get(int(tensors.named[row])) if tensors.parameter[row] else None
         return first is not None and producer <= tensors.call[first]
 
-    @cache  # noqa: B019 - a walk lives as long as its question
-    def _readers(self, *, whole: bool) -> dict[int, list[int]]:
+    @cached_property
+    def _readers(self) -> dict[int, list[int]]:
+        return self._read_by(whole=False)
+
+    @cached_property
+    def _readers_of_all(self) -> dict[int, list[int]]:
+        return self._read_by(whole=True)
+
+    def _read_by(self, *, whole: bool) -> dict[int, list[int]]:
         """Calls of the walk's first to last that read what others wrote, by those; whole: integers,
         too.
         """
@@ -140,7 +147,6 @@ class Walk:
         backward = self._side.words.get(int(self._side.calls.phase[call])) == "backward"
         return self._backward in (None, backward), self.weight(call), not self._heals(call)
 
-    @cache  # noqa: B019 - a walk lives as long as its question
     def weight(self, call: int) -> int:
         """What a start computes with, as told above; most where a model goes on to compute from it,
         as it does not from the labels of a loss.
@@ -161,9 +167,12 @@ class Walk:
     @cached_property
     def _trained(self) -> NDArray[np.uint64]:
         """Names of what gets gradients; of all parameters where nothing does."""
-        tensors = self._side.tensors
-        learnt = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
-        return distinct(tensors.named[learnt if learnt.any() else tensors.parameter])
+        names = trained_names(self._side)
+        return (
+            names
+            if len(names)
+            else distinct(self._side.tensors.named[self._side.tensors.parameter])
+        )
 
     def _computes_with_parameters(self, call: int) -> bool:
         rows, tensors = inputs_of(self._side, call), self._side.tensors
@@ -222,9 +231,12 @@ class Walk:
         """
         return self._reads(call) >= max(self._reads(reader), OF_PARAMETERS)
 
-    @cache  # noqa: B019 - a walk lives as long as its question
-    def _reads(self, call: int) -> int:
+    @cached_property
+    def _reads(self) -> Callable[[int], int]:
         """Of what a call computes: constants, parameters as well, or what the program was given."""
+        return cache(self._computed_from)
+
+    def _computed_from(self, call: int) -> int:
         waiting, seen, found = [call], set[int](), OF_CONSTANTS
         while waiting and len(seen) < MAX_ABOVE:
             at = waiting.pop()
@@ -253,12 +265,16 @@ class Walk:
                 found.add(call)
         return found
 
-    @cache  # noqa: B019 - a walk lives as long as its question
-    def _heals(self, start: int) -> bool:
+    @cached_property
+    def _heals(self) -> Callable[[int], bool]:
         """Whether something agrees again that is computed from what a start makes."""
+        return cache(self._agrees_again)
+
+    def _agrees_again(self, start: int) -> bool:
         # A choice may be the same though what it was made by is not.
         whole = bool(self._whole[outputs_of(self._side, start)].all())
-        known, waiting, seen = self._readers(whole=whole), [start], {start}
+        known = self._readers_of_all if whole else self._readers
+        waiting, seen = [start], {start}
         for steps in count(1):
             readers = {one for call in waiting for one in known.get(call, ())} - seen
             if any(self._agrees(reader, near=steps <= NORM) for reader in readers):
@@ -404,6 +420,13 @@ class Walk:
                 reached.add(call)
                 found.append(call)
         return found
+
+
+def trained_names(side: Side) -> NDArray[np.uint64]:
+    """Names of parameters that get gradients."""
+    tensors = side.tensors
+    learnt = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
+    return distinct(tensors.named[learnt])
 
 
 def _rows(side: Side, call: int) -> range:

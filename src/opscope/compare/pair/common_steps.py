@@ -11,7 +11,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.meetings import first_read, kept_names
-from opscope.operators.catalogue import traits_of
+from opscope.compare.side.trained_tensors import computing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,7 +50,7 @@ def _by_updates(side: Side) -> NDArray[np.int64]:
     tensors, calls = side.tensors, side.calls
     backward = side.which(calls.phase, lambda phase: phase == "backward")
     kept = np.array(sorted(kept_names(side, first_read(side))), dtype=np.uint64)
-    computes = calls.leaf & side.which(calls.op, lambda op: not traits_of(op).idle) & ~backward
+    computes = computing(side) & ~backward
     written = tensors.output & tensors.parameter & (tensors.named != 0) & computes[tensors.call]
     updates = np.unique(tensors.call[written & ~np.isin(tensors.named, kept)])
     passes = np.cumsum(backward)[updates]  # calls of backward passes before each update

@@ -19,7 +19,7 @@ from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.hashes import mixed
-from opscope.operators.catalogue import traits_of
+from opscope.compare.side.trained_tensors import computing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -316,8 +316,7 @@ def kept_names(side: Side, first: dict[int, int]) -> set[int]:
     tensors = side.tensors
     backward = side.which(side.calls.phase, lambda phase: phase == "backward")
     end = int(np.argmax(backward)) if backward.any() else len(backward)
-    computes = side.calls.leaf & side.which(side.calls.op, lambda op: not traits_of(op).idle)
-    written = tensors.output & tensors.parameter & computes[tensors.call]
+    written = tensors.output & tensors.parameter & computing(side)[tensors.call]
     rows = np.flatnonzero(written & (tensors.named != 0) & (tensors.call < end))
     names = zip(rows.tolist(), tensors.named[rows].tolist(), strict=True)
     return {name for row, name in names if row > first.get(name, len(tensors))}

@@ -48,10 +48,9 @@ def _updates(side: Side, backward: NDArray[np.bool_]) -> NDArray[np.int64]:
     """Rows written in place after the first backward pass, of what was read before it and not
     written to in between, as a mean is that a norm keeps.
     """
-    tensors, calls = side.tensors, side.calls
+    tensors = side.tensors
     begin = int(np.argmax(backward))
-    computes = calls.leaf & side.which(calls.op, lambda op: not traits_of(op).idle)
-    told = computes[tensors.call] & (tensors.storage >= 0) & (tensors.size >= LEAST)
+    told = computing(side)[tensors.call] & (tensors.storage >= 0) & (tensors.size >= LEAST)
     early = told & (tensors.call < begin)
     reads = np.flatnonzero(early & ~tensors.output)
     first: dict[int, int] = {}
@@ -66,6 +65,11 @@ def _updates(side: Side, backward: NDArray[np.bool_]) -> NDArray[np.int64]:
     in_place = np.isin(pairs, pairs[~tensors.output])
     later = told & tensors.output & in_place & ~backward[tensors.call] & (tensors.call > begin)
     return np.flatnonzero(later & np.isin(tensors.storage, sorted(first.keys() - kept)))
+
+
+def computing(side: Side) -> NDArray[np.bool_]:
+    """Leaf calls that do more than view, convert or allocate."""
+    return side.calls.leaf & side.which(side.calls.op, lambda op: not traits_of(op).idle)
 
 
 def _as_large(side: Side, updates: NDArray[np.int64]) -> NDArray[np.bool_]:
