@@ -16,6 +16,12 @@ import opscope
 from tests.record.recorded import read
 
 
+LINES = pytest.mark.skipif(
+    not hasattr(torch.fx.graph.PythonCode, "_prologue_start"),
+    reason="this torch does not say how it counts lines of generated code",
+)
+
+
 class Block(nn.Module):
     def __init__(self) -> None:
         super().__init__()
@@ -48,10 +54,7 @@ def loaded() -> nn.Module:
     return torch.export.load(buffer).module()
 
 
-@pytest.mark.skipif(
-    not hasattr(torch.fx.graph.PythonCode, "_prologue_start"),
-    reason="this torch keeps no lines of generated code",
-)
+@LINES
 def test_an_exported_model_shows_the_lines_it_was_exported_from(tmp_path: Path) -> None:
     model = loaded()
     with opscope.record(tmp_path / "run"):
@@ -62,6 +65,7 @@ def test_an_exported_model_shows_the_lines_it_was_exported_from(tmp_path: Path) 
     assert found["aten::log.default"] == {line("return h - torch.log(x)")}
 
 
+@LINES
 def test_a_graph_below_a_module_of_the_program_does_too(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 4), loaded())
     with opscope.record(tmp_path / "run"):

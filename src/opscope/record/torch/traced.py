@@ -16,7 +16,8 @@ from opscope.record.torch.stacks import Places
 
 def traced_lines(root: torch.nn.Module) -> dict[CodeType, dict[int, Places]]:
     """The code of every graph that a model holds and calls, and by line of it those of the program
-    from which the operators there were traced; a torch that keeps no such lines (2.4) gives none.
+    from which the operators there were traced; a torch that does not say how it counts them (2.4)
+    gives none.
     """
     found = {}
     for _, module in tree(root):
@@ -28,7 +29,11 @@ def traced_lines(root: torch.nn.Module) -> dict[CodeType, dict[int, Places]]:
 
 
 def _lines(module: torch.fx.GraphModule, first: int) -> dict[int, Places]:
-    """torch counts the lines of its nodes from the first of the code (GraphModule._lineno_map)."""
+    """torch counts the lines of its nodes from the first of the code (GraphModule._lineno_map);
+    older ones counted from elsewhere, and did not say from where.
+    """
+    if not hasattr(module, "_prologue_start"):
+        return {}
     nodes = list(module.graph.nodes)
     places = {
         first + line: frames_of(nodes[index])
