@@ -15,7 +15,6 @@ from torch import nn
 import opscope
 from tests.record.recorded import read
 
-
 LINES = pytest.mark.skipif(
     not hasattr(torch.fx.graph.PythonCode, "_prologue_start"),
     reason="this torch does not say how it counts lines of generated code",
