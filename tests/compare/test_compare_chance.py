@@ -142,6 +142,12 @@ def judged(to: Path, port: Callable[[], None]) -> Document:
     return opscope.compare(to / "target", to / "golden").document
 
 
+def place(words: str) -> str:
+    """FILE:LINE of the line of this file that holds these words first."""
+    lines = Path(__file__).read_text().splitlines()
+    return f"{__file__}:{next(i for i, text in enumerate(lines, 1) if words in text)}"
+
+
 def test_a_healthy_port_is_silent(tmp_path: Path) -> None:
     """A mean that a batch norm keeps begins as its weights do, and is none of the port's."""
     found = judged(tmp_path, lambda: ported(begun(), ""))
@@ -157,9 +163,7 @@ def test_a_healthy_port_is_silent(tmp_path: Path) -> None:
 )
 def test_a_fault_is_named_at_its_line(tmp_path: Path, fault: str, line: str) -> None:
     found = judged(tmp_path, lambda: ported(begun(), fault)).findings[0]
-    lines = Path(__file__).read_text().splitlines()
-    number = next(i for i, text in enumerate(lines, 1) if line in text)
-    assert (found.source, found.step) == (f"{__file__}:{number}", 0)
+    assert (found.source, found.step) == (place(line), 0)
 
 
 def saved(to: Path) -> Path:
@@ -177,6 +181,4 @@ def test_a_healthy_port_without_modules_is_silent(tmp_path: Path) -> None:
 
 def test_another_rate_is_told_of_a_port_without_modules(tmp_path: Path) -> None:
     first = judged(tmp_path, lambda: without_modules(saved(tmp_path), "rate")).findings[0]
-    lines = Path(__file__).read_text().splitlines()
-    number = next(i for i, text in enumerate(lines, 1) if "rate = (0.4 if" in text)
-    assert (first.source, first.step) == (f"{__file__}:{number}", 0)
+    assert (first.source, first.step) == (place("rate = (0.4 if"), 0)

@@ -31,7 +31,7 @@ from opscope.compare.cause.origins import (
     REWIRED,
     Cause,
 )
-from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of, trained_names
+from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of
 from opscope.compare.cause.what_matters import (
     CLIPPED,
     FORWARD,
@@ -55,7 +55,7 @@ from opscope.compare.pair.meetings import (
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.trained_tensors import with_trained_names
+from opscope.compare.side.trained_tensors import computing, with_trained_names
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
@@ -140,8 +140,8 @@ def _lonely(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
     alone = (match < 0) & side.calls.leaf
     if not alone.any():
         return alone
-    counts = side.which(side.calls.op, lambda op: not traits_of(op).idle)
-    found: NDArray[np.bool_] = alone & counts & side.which(side.calls.phase, _PHASES.__contains__)
+    in_phases = side.which(side.calls.phase, _PHASES.__contains__)
+    found: NDArray[np.bool_] = alone & computing(side) & in_phases
     return found
 
 
@@ -581,9 +581,7 @@ class Regions:
             return False
         target, golden = (side.tensors for side in self._sides)
         other = {int(golden.size[one]) for one in walks[1].given.values()}
-        return int(target.size[row]) in other or target.named[row] in trained_names(
-            self.pairing.target
-        )
+        return int(target.size[row]) in other or target.named[row] in walks[0].learnt
 
     def _walk(self, number: int, stage: int, ends: Iterable[int], *, backward: bool | None) -> Walk:
         side = self._sides[number]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.pair.meetings import first_read, normed
-from opscope.compare.side.columns import NONE, place_of
+from opscope.compare.pair.meetings import first_read, gradient_rows, normed
+from opscope.compare.side.columns import ABSENT, NONE, place_of
 from opscope.compare.side.hashes import distinct
 from opscope.operators.catalogue import traits_of
 
@@ -165,14 +165,15 @@ class Walk:
         return found
 
     @cached_property
+    def learnt(self) -> NDArray[np.uint64]:
+        """Names of parameters that get gradients."""
+        return distinct(self._side.tensors.named[gradient_rows(self._side)])
+
+    @cached_property
     def _trained(self) -> NDArray[np.uint64]:
         """Names of what gets gradients; of all parameters where nothing does."""
-        names = trained_names(self._side)
-        return (
-            names
-            if len(names)
-            else distinct(self._side.tensors.named[self._side.tensors.parameter])
-        )
+        tensors = self._side.tensors
+        return self.learnt if len(self.learnt) else distinct(tensors.named[tensors.parameter])
 
     def _computes_with_parameters(self, call: int) -> bool:
         rows, tensors = inputs_of(self._side, call), self._side.tensors
@@ -315,7 +316,7 @@ class Walk:
     @cached_property
     def _whole(self) -> NDArray[np.bool_]:
         """Rows of integers."""
-        found: NDArray[np.bool_] = self._side.tensors.min_int != np.iinfo(np.int64).min
+        found: NDArray[np.bool_] = self._side.tensors.min_int != ABSENT
         return found
 
     @property
@@ -420,13 +421,6 @@ class Walk:
                 reached.add(call)
                 found.append(call)
         return found
-
-
-def trained_names(side: Side) -> NDArray[np.uint64]:
-    """Names of parameters that get gradients."""
-    tensors = side.tensors
-    learnt = tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
-    return distinct(tensors.named[learnt])
 
 
 def _rows(side: Side, call: int) -> range:

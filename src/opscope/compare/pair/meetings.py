@@ -17,7 +17,7 @@ import numpy as np
 from opscope.compare.pair.passes import joined
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
-from opscope.compare.side.columns import MODULE, NONE, Side
+from opscope.compare.side.columns import ABSENT, MODULE, NONE, Side
 from opscope.compare.side.hashes import mixed
 from opscope.compare.side.trained_tensors import computing
 
@@ -171,7 +171,7 @@ def _of_few(side: Side) -> NDArray[np.bool_]:
         reach = np.fmax(np.abs(tensors.min), np.abs(tensors.max))
         two = np.abs(between) <= TWO * np.fmin(span, reach) ** 2
         few = FEW * (span + 1) <= tensors.size
-    few &= tensors.min_int != np.iinfo(np.int64).min
+    few &= tensors.min_int != ABSENT
     found: NDArray[np.bool_] = few | (two & (tensors.size > FEW))
     return found
 
@@ -296,13 +296,18 @@ def first_read(side: Side) -> dict[int, int]:
     return dict(sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda one: one[1]))
 
 
-def _gradients(side: Side) -> dict[int, Sketch]:
-    """The first gradient of each parameter that gets one: what else begins as zeros is a buffer."""
+def gradient_rows(side: Side) -> NDArray[np.int64]:
+    """The rows in which gradients of named parameters are made."""
     tensors = side.tensors
-    rows = np.flatnonzero(
+    return np.flatnonzero(
         tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
     )
-    names, at = np.unique(tensors.named[rows], return_index=True)
+
+
+def _gradients(side: Side) -> dict[int, Sketch]:
+    """The first gradient of each parameter that gets one: what else begins as zeros is a buffer."""
+    rows = gradient_rows(side)
+    names, at = np.unique(side.tensors.named[rows], return_index=True)
     return {
         name: sketch(side, [row])
         for name, row in zip(names.tolist(), rows[at].tolist(), strict=True)

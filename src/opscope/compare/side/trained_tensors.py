@@ -32,8 +32,7 @@ def with_trained_names(side: Side, flow: Flow) -> Side:
     if (tensors.parameter & (tensors.named != 0)).any() or not backward.any():
         return side
     updates = _updates(side, backward)
-    trained = np.unique(tensors.storage[updates])
-    own = np.isin(tensors.storage, trained) & _as_large(side, updates)
+    own = _as_large(side, updates)
     names = np.where(own, mixed(tensors.storage.astype(np.uint64)), tensors.named)
     for row in updates.tolist():
         for gradient in _gradients(side, flow, row, backward):
@@ -73,7 +72,9 @@ def computing(side: Side) -> NDArray[np.bool_]:
 
 
 def _as_large(side: Side, updates: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Rows of as many elements as the updates of their storage have: no views of a part."""
+    """Rows of the storages of some updates, of as many elements as these have: no views of a
+    part.
+    """
     tensors = side.tensors
     storages, sizes = tensors.storage.astype(np.uint64), tensors.size.astype(np.uint64)
     found: NDArray[np.bool_] = np.isin(
