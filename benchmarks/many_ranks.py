@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scanning jobs of many ranks by two workers: seconds, time a row, peak memory of every process.
 
-    python benchmarks/many_ranks.py [--ranks 32,320,1000] [--engine processes:2|dask|ray]
-        [--faults none,nan_forward,…] [--compare]
+    python benchmarks/many_ranks.py [--ranks 32,320,1000] [--engine processes:2,dask,ray]
+        [--faults none,together,nan_forward,…] [--compare]
 
 Every rank is a run folder of its own, written by the product's writer (tests/scale/job.py): 3,120
 rows of tensors, no two alike. A fault that stays on its rank is planted by writing that rank anew,
-one that spreads by writing the job again. Says of each whether the planted place was named.
+one that spreads by writing the job again; "together" is one job with nine kinds. Says of each whether the planted place was named.
 --compare holds each job against the healthy one instead. Dask and Ray are taken from the
 environment that runs this; of Dask a local cluster of two worker processes is started.
 """
@@ -23,7 +23,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.scale.job import FAULTS, Plan, named, planned, write_rank
+from tests.scale.job import FAULTS, Plan, named, planned, planned_together, tells, write_rank
 
 from opscope.compare.distributed import compare_by
 from opscope.engine.executors import executor_of
@@ -84,12 +84,20 @@ def peaks() -> list[int]:
     return sorted((most[pid] for pid in ours if pid in most), reverse=True)
 
 
-def tell(plan: Plan, rows: int, seconds: float, document: Document) -> None:
-    right = document.verdict == "clean" if plan.fault is None else named(document, plan)
+def right(plan: Plan, document: Document) -> bool:
+    """Whether what was planted is told, and nothing else."""
+    return (
+        document.complete
+        and named(document, plan)
+        and all(any(tells(found, fault) for fault in plan.faults) for found in document.findings)
+    )
+
+
+def tell(name: str, plan: Plan, rows: int, seconds: float, document: Document) -> None:
     memory = ", ".join(f"{each}" for each in peaks()[:3])
     print(
-        f"{plan.ranks:6} ranks {rows:9} rows  {plan.fault or 'healthy':15}"
-        f" {'right' if right and document.complete else 'WRONG'} {seconds:7.1f} s"
+        f"{plan.ranks:6} ranks {rows:9} rows  {name:30}"
+        f" {'right' if right(plan, document) else 'WRONG'} {seconds:7.1f} s"
         f" {seconds / rows * 1e6:6.2f} us a row  peaks {memory} MiB",
         flush=True,
     )
@@ -102,27 +110,30 @@ def asked(options: argparse.Namespace, folder: Path, pool: Executor) -> Document
 
 
 def measured(options: argparse.Namespace, ranks: int, folder: Path) -> None:
-    golden, faults = folder / "golden", options.faults.split(",")
-    healthy = planned(None, ranks=ranks, steps=options.steps, layers=8, seed=options.seed)
+    golden, run = folder / "golden", folder / "run"
+    size = {"ranks": ranks, "steps": options.steps, "layers": 8, "seed": options.seed}
     begun = time.perf_counter()
-    rows = job(golden, healthy)
+    rows = job(golden, planned(None, **size))
     print(f"{ranks:6} ranks written in {time.perf_counter() - begun:.1f} s", flush=True)
-    for fault in faults:
-        name = None if fault == "none" else fault
-        plan = planned(name, ranks=ranks, steps=options.steps, layers=8, seed=options.seed)
-        run = folder / "run"
-        if plan.fault is None or plan.fault in STAYS:
+    for name in options.faults.split(","):
+        plan = (
+            planned_together(**size)
+            if name == "together"
+            else planned(None if name == "none" else name, **size)
+        )
+        if name == "none" or name in STAYS:
             shutil.copytree(golden, run, copy_function=os.link)
         else:
             job(run, plan)
-        if plan.fault in STAYS:
-            (old,) = (run / PROCESSES).glob(f"p-*-{1000 + plan.rank}-*")
+        for fault in plan.faults if name in STAYS else ():
+            (old,) = (run / PROCESSES).glob(f"p-*-{1000 + fault.rank}-*")
             shutil.rmtree(old)
-            written(run, plan, [plan.rank])
-        begun = time.perf_counter()
-        with engine(options.engine) as pool:
-            document = asked(options, run, pool)
-            tell(plan, rows, time.perf_counter() - begun, document)
+            written(run, plan, [fault.rank])
+        for each in options.engine.split(","):
+            begun = time.perf_counter()
+            with engine(each) as pool:
+                document = asked(options, run, pool)
+                tell(f"{name} by {each}", plan, rows, time.perf_counter() - begun, document)
         shutil.rmtree(run)
 
 

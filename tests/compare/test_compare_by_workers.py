@@ -89,10 +89,10 @@ def test_a_rank_that_cannot_be_read_is_said_and_the_others_are_compared(tmp_path
     golden, _ = write_job(tmp_path / "golden", Plan(ranks=3, steps=4, layers=1, seed=7))
     plan = planned("other_result", ranks=3, steps=4, layers=1, seed=7)
     target, _ = write_job(tmp_path / "run", plan)
-    (name,) = NativeRun(target).directories_by_rank[(plan.rank + 1) % 3]
+    (name,) = NativeRun(target).directories_by_rank[(plan.faults[0].rank + 1) % 3]
     (target / "processes" / name / "process.json").write_text("nothing of the kind")
     document = by_workers(target, golden)
-    assert [finding.rank for finding in document.findings[:1]] == [plan.rank]
+    assert [finding.rank for finding in document.findings[:1]] == [plan.faults[0].rank]
     assert not document.complete
 
 

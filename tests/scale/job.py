@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs of any size as the product's writer leaves them: ranks that train one model together, no two
-rows alike, with a fault in one place or none.
+rows alike, with a fault in one place, with faults of several kinds together, or with none.
 
     python -m tests.scale.job OUT --ranks 1000 --steps 30 --layers 8 --fault nan_forward --seed 1
 
@@ -13,6 +13,7 @@ import argparse
 import json
 import random
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import msgspec
 import xxhash
 
 from opscope.run.arrow import encode_columns
-from opscope.run.finding import Document
+from opscope.run.finding import Document, Finding
 from opscope.run.schema import TABLES, Process
 from opscope.run.store.layout import create_run, seal_run
 from opscope.run.store.writer import ProcessWriter
@@ -55,39 +56,76 @@ PLACES = {  # lines of the program at which each is to be named
 }
 MADE = (("nan_forward", "nan"), ("inf_forward", "inf"), ("half_overflow", "inf"))
 PARTING = ("weights_part", "gradients_part", "no_exchange")
+# Where one rank has it every rank gets a gradient that is not finite.
+SPREADING = ("nan_data", *(name for name, _ in MADE), "nan_backward", "nan_reduced")
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """What is wrong where."""
+
+    name: str
+    rank: int
+    step: int
+    layer: int
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """How large, and what is wrong where."""
+    """How large, and what is wrong.
+
+    skips: whether all ranks leave the updates of a step out in which one of them has a gradient
+    that is not finite, as a scaler of losses does; without, such a fault spoils all that follows.
+    """
 
     ranks: int
     steps: int = 10
     layers: int = 4
-    fault: str | None = None
-    rank: int = 0
-    step: int = 0
-    layer: int = 0
+    faults: tuple[Fault, ...] = ()
+    skips: bool = False
     seed: int = 0
 
-    def here(self, fault: str, *, rank: int, step: int, layer: int | None = None) -> bool:
-        """Whether this fault is to be planted here."""
-        place = (self.fault, self.rank, self.step)
-        return place == (fault, rank, step) and layer in (None, self.layer)
+    def at(self, step: int) -> Iterator[Fault]:
+        """The faults of a step."""
+        return (fault for fault in self.faults if fault.step == step)
 
 
-def planned(fault: str | None, *, ranks: int, steps: int, layers: int, seed: int) -> Plan:
+def _fault(name: str, rank: int, step: int, layer: int) -> Fault:
+    """A fault there; another program runs from the first step on."""
+    return Fault(name, rank, 0 if name == "other_epsilon" else step, layer)
+
+
+def planned(name: str | None, *, ranks: int, steps: int, layers: int, seed: int) -> Plan:
     """A plan with its fault at a random place; never in the first step, which has no before."""
-    at = random.Random(f"{seed} {fault}")
-    return Plan(
-        ranks=ranks,
-        steps=steps,
-        layers=layers,
-        fault=fault,
-        rank=at.randrange(ranks),
-        step=at.randrange(1, steps - 1),
-        layer=at.randrange(layers),
-        seed=seed,
+    at = random.Random(f"{seed} {name}")
+    place = at.randrange(ranks), at.randrange(1, steps - 1), at.randrange(layers)
+    faults = () if name is None else (_fault(name, *place),)
+    return Plan(ranks=ranks, steps=steps, layers=layers, faults=faults, seed=seed)
+
+
+def planned_together(*, ranks: int, steps: int, layers: int, seed: int) -> Plan:
+    """A plan with a fault of every kind that leaves others to be seen, each on a rank and in a step
+    of its own.
+
+    Weights that part stay apart, and where they part first is told: no such fault. A weight that is
+    NaN spoils what follows in any case: it comes last.
+    """
+    at = random.Random(seed)
+    order = [name for name in FAULTS if name not in {"nan_optimizer", *PARTING}]
+    at.shuffle(order)
+    order.append("nan_optimizer")
+    places = zip(
+        order,
+        at.sample(range(ranks), len(order)),
+        sorted(at.sample(range(1, steps - 1), len(order))),
+        strict=True,
     )
+    faults = tuple(_fault(*place, at.randrange(layers)) for place in places)
+    return Plan(ranks=ranks, steps=steps, layers=layers, faults=faults, skips=True, seed=seed)
+
+
+@cache
+def _arguments(count: int) -> str:
+    """The arguments of a call of tensors only."""
+    return json.dumps({"args": [{"tensor": str(place)} for place in range(count)], "kwargs": {}})
 
 
 class _Rank:
@@ -123,7 +161,7 @@ class _Rank:
     def tensor(self, digest: int, *, bad: str | None = None, **columns: Any) -> dict[str, Any]:
         """A state of 64 elements; bad: "nan" or "inf" in them."""
         self._version += 1
-        spread = random.Random(digest).random() + 0.5
+        spread = digest % 65_521 / 65_521 + 0.5
         return {
             "version": self._version,
             "storage": self._version,
@@ -172,9 +210,7 @@ class _Rank:
                 "module": None if layer is None else f"layers.{layer}",
                 "name": f"{op.rpartition('::')[2]}#{self.index}",
                 "source": f"/job/train.py:{line}",
-                "args": json.dumps(
-                    {"args": [{"tensor": str(i)} for i in range(len(inputs))], "kwargs": {}}
-                ),
+                "args": _arguments(len(inputs)),
                 **columns,
             }
         )
@@ -200,7 +236,20 @@ class _Rank:
             yield self.step
 
     def _fault(self, name: str, layer: int | None = None) -> bool:
-        return self.plan.here(name, rank=self.rank, step=self.step, layer=layer)
+        """Whether this fault is to be planted here."""
+        return any(
+            (fault.name, fault.rank) == (name, self.rank) and layer in (None, fault.layer)
+            for fault in self.plan.at(self.step)
+        )
+
+    def _parted(self, layer: int, *names: str) -> bool:
+        """Whether one of these faults, planted here or in a step before, still shows."""
+        return any(
+            (fault.rank, fault.layer) == (self.rank, layer)
+            and fault.name in names
+            and fault.step <= self.step
+            for fault in self.plan.faults
+        )
 
     def _forward(self, weights: list[dict[str, Any]]) -> tuple[dict[str, Any], str | None]:
         """The last activation, and what is wrong with it."""
@@ -223,12 +272,7 @@ class _Rank:
             )
             last = {**x, "slot": "0"}, {**weight, "slot": "1"}
             self.call("aten::mm.default", [*last], [output], line=12, **columns)
-            eps = (
-                1e-3
-                if (self.plan.fault, self.plan.rank, self.plan.layer)
-                == ("other_epsilon", self.rank, layer)
-                else 1e-5
-            )
+            eps = 1e-3 if self._parted(layer, "other_epsilon") else 1e-5
             x, bad = self.tensor(self.own(), bad="nan" if made else None), made
             self.call(
                 "aten::native_layer_norm.default",
@@ -276,14 +320,10 @@ class _Rank:
         """The gradient that all ranks get, but one that leaves the exchange out."""
         if self._fault("no_exchange", layer):
             return local
-        plan, named = self.plan, {"role": "gradient", "tensor_name": f"layers.{layer}.w"}
-        spoils = plan.fault in {"nan_data", *(name for name, _ in MADE)} or (
-            plan.fault == "nan_backward" and layer <= plan.layer
-        )
+        named = {"role": "gradient", "tensor_name": f"layers.{layer}.w"}
         bad = (
             local["nan"]
-            or (self.step == plan.step and spoils)
-            or self._fault("nan_reduced", layer)
+            or any(self._arrives(fault, layer) for fault in self.plan.at(self.step))
             or any(weight["nan"] for weight in weights)
         )
         digest = (
@@ -305,17 +345,25 @@ class _Rank:
         self.call("aten::mul_.Tensor", [reduced], [clipped], line=17, phase="optimizer", args=args)
         return clipped
 
+    def _arrives(self, fault: Fault, layer: int) -> bool:
+        """Whether this rank gets a gradient of this layer that the fault of some rank spoilt."""
+        if fault.name == "nan_reduced":
+            return (fault.rank, fault.layer) == (self.rank, layer)
+        return fault.name in SPREADING and (fault.name != "nan_backward" or layer <= fault.layer)
+
+    def _left_out(self) -> bool:
+        """Whether nobody updates a weight in this step."""
+        return self.plan.skips and any(fault.name in SPREADING for fault in self.plan.at(self.step))
+
     def _updated(
         self, layer: int, weight: dict[str, Any], gradient: dict[str, Any]
     ) -> dict[str, Any]:
         """The weight after its update; of one that parted once every state is the rank's own."""
-        plan, odd = self.plan, self._fault("weights_part", layer)
-        parted = plan.fault in PARTING and (plan.rank, plan.layer) == (self.rank, layer)
-        digest = (
-            self.own()
-            if parted and self.step >= plan.step
-            else self.shared("w", layer, self.step + 1)
-        )
+        if self._left_out():
+            return weight
+        odd = self._fault("weights_part", layer)
+        parted = self._parted(layer, *PARTING)
+        digest = self.own() if parted else self.shared("w", layer, self.step + 1)
         bad = weight["nan"] or gradient["nan"] or self._fault("nan_optimizer", layer)
         found = self.tensor(
             digest,
@@ -376,13 +424,23 @@ def write_job(out: Path, plan: Plan) -> tuple[Path, int]:
     return run, rows
 
 
+def tells(found: Finding, fault: Fault) -> bool:
+    """Whether a finding is this fault: rank, step and line."""
+    lines = [f"/job/train.py:{line}" for line in PLACES[fault.name].split()]
+    odd = found.evidence[0].get("odd_ranks", [found.rank])
+    return (list(odd), found.step) == ([fault.rank], fault.step) and found.source in lines
+
+
 def named(document: Document, plan: Plan) -> bool:
-    """Whether the first finding is the planted fault: rank, step and line."""
-    first = document.findings[0]
-    step = 0 if plan.fault == "other_epsilon" else plan.step  # which it is in every step
-    lines = [f"/job/train.py:{line}" for line in PLACES[plan.fault or ""].split()]
-    odd = first.evidence[0].get("odd_ranks", [first.rank])
-    return (list(odd), first.step) == ([plan.rank], step) and first.source in lines
+    """Whether every planted fault is a finding, and the first finding one of them; of a healthy job
+    whether nothing is.
+    """
+    findings = document.findings
+    if not plan.faults:
+        return document.verdict == "clean"
+    return all(any(tells(found, fault) for found in findings) for fault in plan.faults) and any(
+        tells(findings[0], fault) for fault in plan.faults
+    )
 
 
 def main() -> None:
@@ -391,11 +449,10 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     for name, usual in (("ranks", 8), ("steps", 10), ("layers", 4), ("seed", 0)):
         parser.add_argument(f"--{name}", type=int, default=usual)
-    parser.add_argument("--fault", choices=FAULTS)
+    parser.add_argument("--fault", choices=(*FAULTS, "together"))
     given = parser.parse_args()
-    plan = planned(
-        given.fault, ranks=given.ranks, steps=given.steps, layers=given.layers, seed=given.seed
-    )
+    size = {name: getattr(given, name) for name in ("ranks", "steps", "layers", "seed")}
+    plan = planned_together(**size) if given.fault == "together" else planned(given.fault, **size)
     run, rows = write_job(given.out, plan)
     print(json.dumps({"run": str(run), "rows": rows, **msgspec.to_builtins(plan)}))
 

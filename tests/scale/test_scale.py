@@ -20,7 +20,7 @@ from opscope.scan import api, distributed
 from opscope.scan.api import scan
 from opscope.scan.distributed import Answer, blocks_of
 from opscope.scan.part import Part
-from tests.scale.job import FAULTS, named, planned, write_job
+from tests.scale.job import FAULTS, named, planned, planned_together, tells, write_job
 
 MANY = 20  # ranks, more than are looked at together
 
@@ -78,7 +78,16 @@ def test_of_many_ranks_the_one_is_named(fault: str | None, tmp_path: Path) -> No
     told = {
         rank for one in document.findings for rank in one.evidence[0].get("odd_ranks", [one.rank])
     }
-    assert told <= {plan.rank}
+    assert told <= {fault.rank for fault in plan.faults}
+
+
+def test_faults_of_many_kinds_in_one_job_are_told_each(tmp_path: Path) -> None:
+    plan = planned_together(ranks=MANY, steps=12, layers=2, seed=3)
+    run, _ = write_job(tmp_path / "run", plan)
+    document = scan(run, executor=Here())
+    assert named(document, plan)
+    for found in document.findings:
+        assert any(tells(found, fault) for fault in plan.faults), found
 
 
 def test_what_is_sent_of_a_rank_does_not_grow_with_its_steps(tmp_path: Path) -> None:
@@ -119,10 +128,10 @@ def test_a_worker_that_raises_costs_its_ranks_only(
 ) -> None:
     plan = planned("nan_forward", ranks=3, steps=4, layers=1, seed=1)
     run, _ = write_job(tmp_path / "run", plan)
-    work = distributed.scan_work
+    work, (fault,) = distributed.scan_work, plan.faults
 
     def fails_once(task: bytes, asked: bytes) -> bytes:
-        if b"p-node-1000-" in task and plan.rank != 0:
+        if b"p-node-1000-" in task and fault.rank != 0:
             raise MemoryError
         return work(task, asked)
 
@@ -132,7 +141,7 @@ def test_a_worker_that_raises_costs_its_ranks_only(
 
     document = scan(run, executor=Failing())
     assert named(document, plan)
-    assert document.complete == (plan.rank == 0)
+    assert document.complete == (fault.rank == 0)
 
 
 def test_blocks_hold_every_rank_beside_the_first_of_its_groups() -> None:
