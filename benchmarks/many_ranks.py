@@ -6,7 +6,8 @@
 
 Every rank is a run folder of its own, written by the product's writer (tests/scale/job.py): 3,120
 rows of tensors, no two alike. A fault that stays on its rank is planted by writing that rank anew,
-one that spreads by writing the job again; "together" is one job with nine kinds. Says of each whether the planted place was named.
+one that spreads by writing the job again; "together" is one job with nine kinds. Says of each
+whether the planted place was named, and nothing else.
 --compare holds each job against the healthy one instead. Dask and Ray are taken from the
 environment that runs this; of Dask a local cluster of two worker processes is started.
 """
