@@ -556,8 +556,9 @@ class Regions:
             for walk, start in zip(walks, (mine, theirs), strict=True)
         ]
         read = self._shared_names(*heads)
+        alike = mine >= 0 and theirs >= 0 and self._one_family(mine, theirs)
         regions = [
-            walk.region(start, read[number], starts[number]) if start >= 0 else ()
+            walk.region(start, read[number], starts[number], beyond=not alike) if start >= 0 else ()
             for number, (walk, start) in enumerate(zip(walks, (mine, theirs), strict=True))
         ]
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
@@ -571,6 +572,13 @@ class Regions:
             crossed=bool(swapped),
             alike=mine >= 0 and theirs >= 0 and self._shared(mine, theirs)[1],
         )
+
+    def _one_family(self, mine: int, theirs: int) -> bool:
+        families = {
+            family(side.operator(call))
+            for side, call in zip(self._sides, (mine, theirs), strict=True)
+        }
+        return len(families) == 1
 
     def _misses(self, walks: list[Walk], start: int) -> bool:
         """Whether what a start was given differs from something: golden is given another of as many

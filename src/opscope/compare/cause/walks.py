@@ -394,15 +394,23 @@ class Walk:
         names = tensors.named[rows]
         return set(names[np.isin(names, self._trained) & (names != 0)].tolist())
 
-    def region(self, start: int, read: set[int], starts: Sequence[int]) -> tuple[int, ...]:
+    def region(
+        self, start: int, read: set[int], starts: Sequence[int], *, beyond: bool
+    ) -> tuple[int, ...]:
         """The start, and the calls of the walk that follow it, up to those that compute with other
         parameters than some that were read; then the same of starts beside it that nothing tells
-        from it, as of the second of two rows that are looked up.
+        from it, as of the second of two rows that are looked up. beyond: then those that follow
+        in the start's module whatever they compute with.
         """
         found = [start, *self._around(start), *self._following(start, read)]
         for other in starts:
             if other != start and self._is_twin(start, other):
                 found += [other, *self._following(other, read)]
+        if beyond:
+            module = self._side.calls.module
+            found += [
+                call for call in self._following(start, None) if module[call] == module[start]
+            ]
         return tuple(dict.fromkeys(found[:MAX_REGION]))
 
     def _is_twin(self, start: int, other: int) -> bool:
@@ -411,12 +419,13 @@ class Walk:
         alike = all(column[start] == column[other] for column in columns)
         return alike and self.order(start) == self.order(other)
 
-    def _following(self, start: int, read: set[int]) -> list[int]:
+    def _following(self, start: int, read: set[int] | None) -> list[int]:
+        """The calls that compute from a start, without those that read other parameters."""
         reached, found = {start}, list[int]()
         phase = self._side.calls.phase
         for call in sorted(self._above):
             if call > start and self._above[call] & reached and phase[call] == phase[start]:
-                if self._names(call) - read:
+                if read is not None and self._names(call) - read:
                     continue
                 reached.add(call)
                 found.append(call)

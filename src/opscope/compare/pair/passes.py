@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What one program computes in several passes and the other at once: the images of a triplet
-through a network one after the other, or as one batch.
+through a network one after the other, or as one batch; two critics that are modules of their own,
+or one with an axis for the two.
 
-A tensor of the one holds what tensors of as many calls of one operator in one module of the other
-hold together. Counts, sums, sums of squares and extremes of parts are those of the whole.
+A tensor of the one holds what tensors of as many calls of one operator in one module of the other,
+or in modules whose paths differ in one part, hold together. Counts, sums, sums of squares and extremes of parts are those of the whole.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 MOST_PASSES = 16
 STRIDES = (1, 2, 3)  # how the calls of one pass stand among those of its operator and module
-FEWEST = 8  # elements of a whole that is parts by more than chance
+FEWEST = 2  # elements of a whole that is parts by more than chance
 
 
 class Joined(NamedTuple):
@@ -62,19 +63,40 @@ def joined(
 
 
 def _groups(side: Side, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Rows of one operator, module, slot and size of a rank and step, in their order, and what one
-    call gives (as split does); several each.
+    """Rows of one operator, module, slot and size of a rank and step, in their order, the same of
+    modules that are twins, and what one call gives (as split does); several each.
     """
     tensors, calls = side.tensors, side.calls
     owner = tensors.call[rows]
     about = mixed(
         calls.rank[owner].astype(np.uint64), calls.step[owner].astype(np.uint64),
-        calls.module[owner], calls.op[owner], tensors.slot[rows],
+        calls.op[owner], tensors.slot[rows],
         tensors.output[rows].astype(np.uint64), tensors.size[rows].astype(np.uint64),
     )  # fmt: skip
     given = np.flatnonzero(tensors.output[rows])
     of_call = mixed(owner[given].astype(np.uint64), tensors.size[rows[given]].astype(np.uint64))
-    return [*_alike(rows, about), *_alike(rows[given], of_call)]
+    found = [*_alike(rows, mixed(about, calls.module[owner])), *_alike(rows[given], of_call)]
+    for twins in _twins(side, calls.module[owner]):
+        inside = np.flatnonzero(twins)
+        found.extend(_alike(rows[inside], mixed(about[inside], twins[inside])))
+    return found
+
+
+def _twins(side: Side, modules: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
+    """Of each module what it shares with those whose paths differ from its own in one part, 0 where
+    there are none; part by part.
+    """
+    known, each = np.unique(modules, return_inverse=True)
+    paths = [text.split(".") for text in side.texts(known)]
+    for part in range(max(map(len, paths), default=0)):
+        shared = [
+            ".".join([*path[:part], "*", *path[part + 1 :]]) if len(path) > part else ""
+            for path in paths
+        ]
+        often = Counter(shared)
+        numbers = {text: place for place, text in enumerate(often, 1)}
+        twins = [numbers[text] if text and often[text] > 1 else 0 for text in shared]
+        yield np.array(twins, dtype=np.uint64)[each]
 
 
 def _alike(rows: NDArray[np.int64], about: NDArray[np.uint64]) -> list[NDArray[np.int64]]:

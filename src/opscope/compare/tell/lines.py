@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from opscope.compare.side.records import call_records
+from opscope.questions.call_sites import call_sites
 
 if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
@@ -17,10 +18,16 @@ MOST = 10  # lines that are named
 
 def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
     """The first lines in which calls stand, as FILE:LINE and FILE:FIRST-LAST, in the order of the
-    calls' files.
+    calls' files; with the lines that the first of them was called from, where that tells it from
+    others.
     """
     known = call_records(side, calls)
-    sources = list(dict.fromkeys(known[call].source for call in calls))
+    begun = known[calls[0]]
+    sources = list(
+        dict.fromkeys(
+            [begun.source, *call_sites(side.run, begun), *(known[call].source for call in calls)]
+        )
+    )
     places: dict[str, list[int]] = {}
     for source in [one for one in sources if one][:MOST]:
         file, _, line = source.rpartition(":")
