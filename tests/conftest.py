@@ -7,6 +7,7 @@ one took; Ctrl-C works.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
@@ -26,3 +27,11 @@ for ending, handler in (
 ):
     if signal.getsignal(ending) is signal.SIG_IGN:
         signal.signal(ending, handler)
+
+
+def pytest_collection_finish() -> None:
+    """What was imported stays: a recording looks for optimizers among all objects, and would look
+    through some millions of them in every test.
+    """
+    gc.collect()
+    gc.freeze()

@@ -62,6 +62,7 @@ def test_recorded_values_agree_and_a_wrong_element_is_found(tmp_path: Path) -> N
     assert (line.word, line.verdict["worst"], line.nature) == ("wrong", [2, 1], "transient")
 
 
+@pytest.mark.zoo
 def test_inputs_are_synthesised_from_statistics_and_said_so(tmp_path: Path) -> None:
     run = dumped(
         tmp_path,
