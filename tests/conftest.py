@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
@@ -29,9 +30,10 @@ for ending, handler in (
         signal.signal(ending, handler)
 
 
-def pytest_collection_finish() -> None:
-    """What was imported stays: a recording looks for optimizers among all objects, and would look
-    through some millions of them in every test.
+@pytest.fixture(scope="module", autouse=True)
+def _imported_to_stay() -> None:
+    """A recording looks for optimizers among all objects that are tracked: without this, in every
+    test, among those of all that any test imported.
     """
     gc.collect()
     gc.freeze()
