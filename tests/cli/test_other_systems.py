@@ -68,6 +68,7 @@ def test_runs_are_read_and_written(system: tuple[str, ...], tmp_path: Path, run:
     assert "blocks.0:mm#1" in text
 
 
+@pytest.mark.zoo
 @SYSTEMS
 def test_a_program_is_recorded(system: tuple[str, ...], tmp_path: Path) -> None:
     code, text = on(system, tmp_path, LEARNS)

@@ -101,21 +101,17 @@ def test_elements_in_another_order_contradict_their_digest(
     assert "(other bits)" in capsys.readouterr().err
 
 
+@pytest.mark.zoo
 @pytest.mark.parametrize(
     "dtype",
     [
         torch.float16,
-        *(
-            pytest.param(dtype, marks=pytest.mark.zoo)
-            for dtype in (
-                torch.bfloat16,
-                torch.float64,
-                torch.complex64,
-                torch.int32,
-                torch.bool,
-                torch.float8_e5m2,
-            )
-        ),
+        torch.bfloat16,
+        torch.float64,
+        torch.complex64,
+        torch.int32,
+        torch.bool,
+        torch.float8_e5m2,
     ],
 )
 def test_what_was_not_written_is_cut_out_in_every_type(tmp_path: Path, dtype: torch.dtype) -> None:

@@ -66,7 +66,7 @@ def watched(
 
 @pytest.mark.parametrize(
     ("middle", "ending", "code"),
-    [pytest.param(REMOVED, "os._exit(3)", 3, marks=pytest.mark.sample), (MOVED, "sys.exit(4)", 4)],
+    [(REMOVED, "os._exit(3)", 3), (MOVED, "sys.exit(4)", 4)],
 )
 def test_the_run_directory_is_removed_or_replaced(
     tmp_path: Path, middle: str, ending: str, code: int
