@@ -2,8 +2,8 @@
 # Everything a developer types. Each target makes what it needs first; a second call finds it done.
 #
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
-#   make test      the tests                       make lint     style, types, layers, sizes
-#   make zoo       whole programs through the real command line, some ten to twenty minutes
+#   make test      the tests, some five minutes    make lint     style, types, layers, sizes
+#   make zoo       whole programs in processes of their own, most through the real command line, some twenty to thirty minutes
 #   make zoo-all   ports of models beside their originals, all of them: the score of opscope compare; shared models
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
@@ -56,10 +56,12 @@ $(VENV)/.built: $(VENV)/.tools pyproject.toml constraints-dev.txt CMakeLists.txt
 demo: build
 	$(BIN)/python scripts/demo.py
 
+# Without the zoo, but with what is marked as its sample: of each verb a program or two. The cores are the tests': several threads
+# of torch in each would only wait for each other.
 test: build
-	$(PYTEST) -n $(JOBS) --dist worksteal -m "not interop and not zoo and not attack"
+	env OMP_NUM_THREADS=1 $(PYTEST) -n $(JOBS) --dist worksteal -m "(sample or not zoo) and not interop and not attack"
 
-# Whole programs through the real command line: the zoo of faults, runs to compare, wrong kernels.
+# Whole programs in processes of their own: the zoo of faults, runs to compare, wrong kernels, endings, folders that run alone.
 zoo: build
 	$(PYTEST) -n $(JOBS) --dist worksteal -m "zoo and not interop and not attack"
 

@@ -7,9 +7,11 @@ one took; Ctrl-C works.
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 QUIET = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow], "print_blob": True}
@@ -26,3 +28,12 @@ for ending, handler in (
 ):
     if signal.getsignal(ending) is signal.SIG_IGN:
         signal.signal(ending, handler)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _imported_to_stay() -> None:
+    """A recording looks for optimizers among all objects that are tracked: without this, in every
+    test, among those of all that any test imported.
+    """
+    gc.collect()
+    gc.freeze()

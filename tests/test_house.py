@@ -183,6 +183,7 @@ def test_every_file_says_its_licence() -> None:
     ] == []
 
 
+@pytest.mark.zoo
 @pytest.mark.skipif(not (ROOT / "scripts").is_dir(), reason="not a source tree")
 def test_nothing_is_too_large() -> None:
     done = subprocess.run(

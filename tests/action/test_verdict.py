@@ -106,6 +106,7 @@ def recorded(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.zoo
 def test_a_pull_request_has_one_comment_which_is_written_anew(
     recorded: Path, github: Comments
 ) -> None:
@@ -126,6 +127,7 @@ def test_a_pull_request_has_one_comment_which_is_written_anew(
     assert "the runs agree" in github.kept[-1]["body"]
 
 
+@pytest.mark.zoo
 def test_where_the_token_may_not_write_the_job_says_so_and_goes_on(
     recorded: Path, github: Comments
 ) -> None:

@@ -68,6 +68,7 @@ def test_programs_of_seeds(tmp_path: Path, first: int) -> None:
     held(tmp_path, str(first), str(first + BATCH))
 
 
+@pytest.mark.zoo
 def test_a_sample_of_pieces(tmp_path: Path) -> None:
     held(
         tmp_path,

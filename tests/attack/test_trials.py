@@ -102,6 +102,7 @@ def test_a_call_that_fails(
     assert complaints(bench.trial(fault), fault, bare, whole) == []
 
 
+@pytest.mark.zoo
 def test_a_slow_disk_is_said(
     bench: Bench, bare: Trial, undisturbed: Trial, whole: Counter[tuple[Any, ...]]
 ) -> None:

@@ -3,12 +3,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from cli_runs import PROGRAM, Command, ended, write_run
+
+from opscope.cli import main
 
 
 @pytest.fixture
@@ -17,6 +21,23 @@ def command(tmp_path: Path) -> Command:
 
     def run(*words: object, **more: str) -> subprocess.CompletedProcess[str]:
         return ended([sys.executable, "-m", "opscope", *words], tmp_path, **more)
+
+    return run
+
+
+@pytest.fixture
+def called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """The same without a process of its own, which takes most of the time, for what it says."""
+
+    def run(*words: object) -> subprocess.CompletedProcess[str]:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setenv("COLUMNS", "80")
+        with (
+            contextlib.redirect_stdout(io.StringIO()) as out,
+            contextlib.redirect_stderr(io.StringIO()) as err,
+        ):
+            code = main([*map(str, words)])
+        return subprocess.CompletedProcess(words, code, out.getvalue(), err.getvalue())
 
     return run
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real command line, each verb in a process of its own."""
+"""The real command line, of each verb something in a process of its own."""
 
 from __future__ import annotations
 
@@ -70,9 +70,9 @@ def only_line(text: str) -> str:
     ],
 )
 def test_usage_errors_are_one_line_and_exit_2(
-    command: Command, words: list[str], message: str
+    called: Command, words: list[str], message: str
 ) -> None:
-    done = command(*words)
+    done = called(*words)
     assert (done.returncode, done.stdout) == (2, "")
     assert message.lower() in only_line(done.stderr).lower()
 
@@ -109,8 +109,8 @@ def test_nothing_asked_is_help(command: Command) -> None:
 
 
 @pytest.mark.parametrize("verb", ["run", "scan", "show", "query", "doctor"])
-def test_help_of_a_verb(command: Command, verb: str) -> None:
-    done = command(verb, "--help")
+def test_help_of_a_verb(called: Command, verb: str) -> None:
+    done = called(verb, "--help")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"Usage: opscope {verb}" in done.stdout
     assert max(map(cell_len, done.stdout.splitlines())) <= 80
@@ -316,8 +316,8 @@ def test_scan_json(command: Command, run: Path) -> None:
         (["--ops", "mm"], 1),
     ],
 )
-def test_scan_exit_codes(command: Command, run: Path, words: list[str], code: int) -> None:
-    assert command("scan", run, *words).returncode == code
+def test_scan_exit_codes(called: Command, run: Path, words: list[str], code: int) -> None:
+    assert called("scan", run, *words).returncode == code
 
 
 def test_scan_of_a_torn_clean_run_is_incomplete(command: Command, run: Path) -> None:
@@ -334,8 +334,8 @@ def test_scan_of_a_torn_clean_run_is_incomplete(command: Command, run: Path) -> 
 # -- show ------------------------------------------------------------------------------------------
 
 
-def test_show_lists_calls_with_their_tensors(command: Command, run: Path) -> None:
-    done = command("show", run, "--steps", "1")
+def test_show_lists_calls_with_their_tensors(called: Command, run: Path) -> None:
+    done = called("show", run, "--steps", "1")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert lines[0] == "blocks.0:mm#1  aten::mm.default"
@@ -346,7 +346,7 @@ def test_show_lists_calls_with_their_tensors(command: Command, run: Path) -> Non
     assert any(line.startswith("  out  0  f16[2, 2] 4 inf") for line in lines)
 
 
-def test_show_a_line_of_code(command: Command, run: Path) -> None:
+def test_show_a_line_of_code(called: Command, run: Path) -> None:
     """Any frame of the stack: line 9 called what ran in lines 5 and 6."""
     for place, names in (
         ("train.py:5", ["mm"]),
@@ -354,7 +354,7 @@ def test_show_a_line_of_code(command: Command, run: Path) -> None:
         ("我的 models/train.py:9", ["mm", "_softmax"]),
     ):
         document = json.loads(
-            command("show", run, "--source", place, "--steps", "0", "--json").stdout
+            called("show", run, "--source", place, "--steps", "0", "--json").stdout
         )
         assert [call["name"] for call in document["calls"]] == [
             f"blocks.0:{name}#1" for name in names
@@ -373,15 +373,15 @@ def test_show_a_line_of_code(command: Command, run: Path) -> None:
     ],
 )
 def test_show_says_what_lines_there_are(
-    command: Command, run: Path, place: str, message: str
+    called: Command, run: Path, place: str, message: str
 ) -> None:
-    done = command("show", run, "--source", place)
+    done = called("show", run, "--source", place)
     assert done.returncode == 2
     assert message in only_line(done.stderr)
 
 
-def test_show_one_call_takes_the_first_findings_step(command: Command, run: Path) -> None:
-    done = command("show", run, "blocks.0:mm#1", "--values")
+def test_show_one_call_takes_the_first_findings_step(called: Command, run: Path) -> None:
+    done = called("show", run, "blocks.0:mm#1", "--values")
     assert done.returncode == 0
     assert "taken from step 1 of the 2 steps" in only_line(done.stderr)
     for said in (
@@ -396,8 +396,8 @@ def test_show_one_call_takes_the_first_findings_step(command: Command, run: Path
     assert "not kept" in done.stdout
 
 
-def test_show_json_has_the_rows_of_the_tables(command: Command, run: Path) -> None:
-    document = json.loads(command("show", run, "s1/blocks.0:mm#1", "--json", "--values").stdout)
+def test_show_json_has_the_rows_of_the_tables(called: Command, run: Path) -> None:
+    document = json.loads(called("show", run, "s1/blocks.0:mm#1", "--json", "--values").stdout)
     assert [row["index"] for row in document["calls"]] == [2]
     assert [(row["io"], row["slot"], row["max"]) for row in document["tensors"]] == [
         ("input", "0", 300.0),
@@ -415,14 +415,14 @@ def test_show_json_has_the_rows_of_the_tables(command: Command, run: Path) -> No
     ("call", "message"),
     [("blocks.0:nm#1", "did you mean blocks.0:mm#1"), ("#99", "no call with that index")],
 )
-def test_show_an_unknown_call(command: Command, run: Path, call: str, message: str) -> None:
-    done = command("show", run, call)
+def test_show_an_unknown_call(called: Command, run: Path, call: str, message: str) -> None:
+    done = called("show", run, call)
     assert (done.returncode, done.stdout) == (2, "")
     assert message in only_line(done.stderr)
 
 
-def test_show_nothing_selected_is_said(command: Command, run: Path) -> None:
-    done = command("show", run, "--ops", "conv*")
+def test_show_nothing_selected_is_said(called: Command, run: Path) -> None:
+    done = called("show", run, "--ops", "conv*")
     assert (done.returncode, done.stdout) == (0, "")
     assert (
         only_line(done.stderr) == "no call is selected; --ops 'conv*' matches nothing in this run"
@@ -432,8 +432,8 @@ def test_show_nothing_selected_is_said(command: Command, run: Path) -> None:
 # -- query -----------------------------------------------------------------------------------------
 
 
-def test_query_as_a_table(command: Command, run: Path) -> None:
-    done = command(
+def test_query_as_a_table(called: Command, run: Path) -> None:
+    done = called(
         "query",
         run,
         "select op, count(*) as n, max(step) as last from calls group by op order by op",
@@ -445,8 +445,8 @@ def test_query_as_a_table(command: Command, run: Path) -> None:
     )
 
 
-def test_query_json_keeps_what_is_not_finite(command: Command, run: Path) -> None:
-    done = command(
+def test_query_json_keeps_what_is_not_finite(called: Command, run: Path) -> None:
+    done = called(
         "query",
         run,
         "select 'nan'::double a, '-inf'::double b, null c, 9007199254740993 d, [1, 2] e",
@@ -457,8 +457,8 @@ def test_query_json_keeps_what_is_not_finite(command: Command, run: Path) -> Non
     }
 
 
-def test_query_csv_is_harmless(command: Command, run: Path) -> None:
-    done = command("query", run, "select '=1+1' a, 'x,\"y\"' b, -5 c, '\t@x' d, [1] e", "--csv")
+def test_query_csv_is_harmless(called: Command, run: Path) -> None:
+    done = called("query", run, "select '=1+1' a, 'x,\"y\"' b, -5 c, '\t@x' d, [1] e", "--csv")
     assert list(csv.reader(io.StringIO(done.stdout))) == [
         ["a", "b", "c", "d", "e"],
         ["'=1+1", 'x,"y"', "-5", "'\t@x", "[1]"],
@@ -476,23 +476,23 @@ def test_query_csv_is_harmless(command: Command, run: Path) -> None:
         "select 1; select 2",
     ],
 )
-def test_query_that_cannot_be(command: Command, run: Path, tmp_path: Path, sql: str) -> None:
-    done = command("query", run, sql)
+def test_query_that_cannot_be(called: Command, run: Path, tmp_path: Path, sql: str) -> None:
+    done = called("query", run, sql)
     assert (done.returncode, done.stdout) == (2, "")
     assert only_line(done.stderr).startswith("query: ")
     assert not (tmp_path / "x.csv").exists()
 
 
-def test_query_fits_the_terminal(command: Command, run: Path) -> None:
-    wide = command("query", run, "select repeat('注', 60) a, repeat('b', 60) b, 1 c")
+def test_query_fits_the_terminal(called: Command, run: Path) -> None:
+    wide = called("query", run, "select repeat('注', 60) a, repeat('b', 60) b, 1 c")
     assert [cell_len(line) for line in wide.stdout.splitlines()][1] <= 80
     assert "…" in wide.stdout
-    everything = command("query", run, "select * from tensors limit 1").stdout.splitlines()
+    everything = called("query", run, "select * from tensors limit 1").stdout.splitlines()
     assert any(line.split() == ["dtype", "float16"] for line in everything)
 
 
-def test_query_text_of_a_run_is_not_obeyed(command: Command, run: Path) -> None:
-    done = command("query", run, "select chr(27) || '[31m' || '[bold]' a")
+def test_query_text_of_a_run_is_not_obeyed(called: Command, run: Path) -> None:
+    done = called("query", run, "select chr(27) || '[31m' || '[bold]' a")
     assert done.stdout.splitlines()[1] == "\\x1b[31m[bold]"
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from cli_runs import Command, environment
 
+pytestmark = pytest.mark.zoo
+
 pytest.importorskip("torch")
 
 PROGRAM = """
@@ -55,6 +57,7 @@ def plain(tmp_path: Path, *words: str) -> str:
     ).stdout
 
 
+@pytest.mark.sample
 def test_an_overflow_is_named_with_its_line(command: Command, train: Path, tmp_path: Path) -> None:
     done = command(
         "run", "-o", "r", "--json-file", "d.json", "--", sys.executable, train.name, "1e6", "5"

@@ -41,6 +41,7 @@ def test_every_stop_ends_well_and_none_needs_torch(tmp_path: Path) -> None:
     assert "accumulation overflow" in done.stdout
 
 
+@pytest.mark.zoo
 def test_it_says_what_a_recording_of_its_program_says(example: Path, tmp_path: Path) -> None:
     done = subprocess.run(
         [

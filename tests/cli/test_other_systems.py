@@ -46,6 +46,11 @@ with opscope.record("recorded", values="full"):
         optimizer.step()
 """
 
+SYSTEMS = pytest.mark.parametrize(
+    "system",
+    [pytest.param((), id="windows"), pytest.param(("macos",), id="macos", marks=pytest.mark.zoo)],
+)
+
 
 def on(system: tuple[str, ...], place: Path, source: str, *words: object) -> tuple[int, str]:
     """Exit code and output of a program on such a system."""
@@ -56,14 +61,15 @@ def on(system: tuple[str, ...], place: Path, source: str, *words: object) -> tup
     return process.returncode, process.stdout + process.stderr
 
 
-@pytest.mark.parametrize("system", [(), ("macos",)], ids=["windows", "macos"])
+@SYSTEMS
 def test_runs_are_read_and_written(system: tuple[str, ...], tmp_path: Path, run: Path) -> None:
     code, text = on(system, tmp_path, VERBS, run)
     assert (code, text.splitlines()[-1]) == (0, "[0, 1, 0, 0, 0, 0, 0]")
     assert "blocks.0:mm#1" in text
 
 
-@pytest.mark.parametrize("system", [(), ("macos",)], ids=["windows", "macos"])
+@pytest.mark.zoo
+@SYSTEMS
 def test_a_program_is_recorded(system: tuple[str, ...], tmp_path: Path) -> None:
     code, text = on(system, tmp_path, LEARNS)
     assert (code, text) == (0, "")
@@ -72,7 +78,7 @@ def test_a_program_is_recorded(system: tuple[str, ...], tmp_path: Path) -> None:
     )
 
 
-@pytest.mark.parametrize("system", [(), ("macos",)], ids=["windows", "macos"])
+@SYSTEMS
 def test_a_command_ends_with_its_own_code(system: tuple[str, ...], tmp_path: Path) -> None:
     leaves = (sys.executable, "-c", "import sys; sys.exit(7)")
     code, text = on(system, tmp_path, VERB, "run", "-o", "recorded", "--", *leaves)

@@ -94,6 +94,7 @@ def recorded(tmp_path: Path, *options: str) -> Watched:
     return Watched(*words, sys.executable, str(tmp_path / "train.py"), str(tmp_path / "enough"))
 
 
+@pytest.mark.zoo
 def test_a_row_is_kept_while_the_command_runs_and_given_back_before_the_verdict(
     tmp_path: Path,
 ) -> None:
@@ -138,6 +139,7 @@ def test_who_does_not_give_the_row_back_in_time_is_done_without(
     os.close(ours)
 
 
+@pytest.mark.zoo
 def test_a_launcher_that_is_killed_leaves_the_terminal_whole(tmp_path: Path) -> None:
     terminal = recorded(tmp_path)
     terminal.until(SHOWN)
@@ -158,6 +160,7 @@ def test_what_is_raised_meanwhile_passes(tmp_path: Path, monkeypatch: pytest.Mon
         raise FileNotFoundError
 
 
+@pytest.mark.zoo
 def test_nothing_is_drawn_where_it_is_not_wanted(tmp_path: Path) -> None:
     (tmp_path / "enough").touch()
     terminal = recorded(tmp_path, "--no-status")

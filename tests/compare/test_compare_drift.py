@@ -109,6 +109,7 @@ def compared(
     return done.returncode, json.loads(done.stdout)
 
 
+@pytest.mark.zoo
 def test_another_seed_of_rounding_does_not_leave_the_noise(runs: Path) -> None:
     code, document = compared(runs, "healthy", "--noise-run", "noise")
     drifting = document["summary"]["drift"]
@@ -118,6 +119,7 @@ def test_another_seed_of_rounding_does_not_leave_the_noise(runs: Path) -> None:
     assert drifting["target"][-1] > drifting["target"][0]
 
 
+@pytest.mark.zoo
 def test_a_kernel_that_is_off_by_less_than_rounding_allows_is_told_by_where_it_leads(
     runs: Path,
 ) -> None:
@@ -130,6 +132,7 @@ def test_a_kernel_that_is_off_by_less_than_rounding_allows_is_told_by_where_it_l
     assert "as far from golden as rounding took the noise run" in finding["reasons"][0]
 
 
+@pytest.mark.zoo
 def test_parameters_that_drifted_before_the_first_kept_step_are_no_origin(runs: Path) -> None:
     """Without a noise run nothing tells them from parameters that never were the same."""
     for name, words in {
@@ -146,6 +149,7 @@ def test_parameters_that_drifted_before_the_first_kept_step_are_no_origin(runs: 
     assert any("left out" in warning for warning in beside["summary"]["warnings"])
 
 
+@pytest.mark.zoo
 def test_another_training_is_no_noise_run_and_clears_nothing(runs: Path) -> None:
     recorded(runs, "another", "seed", "3", str(STEPS))
     _, alone = compared(runs, "another")
@@ -155,6 +159,7 @@ def test_another_training_is_no_noise_run_and_clears_nothing(runs: Path) -> None
     assert any("another training than golden" in each for each in document["summary"]["warnings"])
 
 
+@pytest.mark.zoo
 def test_a_noise_run_without_a_common_step_is_said(runs: Path, tmp_path: Path) -> None:
     (tmp_path / "golden").symlink_to(runs / "golden")
     recorded(tmp_path, "none", "as-is", "0")

@@ -8,7 +8,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import opscope
+
+pytestmark = pytest.mark.zoo
 
 SUITE = """
 import pytest
@@ -140,6 +144,7 @@ def outcomes(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
     }
 
 
+@pytest.mark.sample
 def test_a_training_that_breaks_fails_its_test(tmp_path: Path) -> None:
     done = suite(tmp_path, SUITE, "--opscope")
     found = outcomes(done)
@@ -195,6 +200,7 @@ def test_a_golden_run_is_recorded_once_and_compared_with_after(tmp_path: Path) -
     assert outcomes(suite(tmp_path, GOLDEN, RATE="0.2")) == {"test_training": "PASSED"}
 
 
+@pytest.mark.sample
 def test_loading_the_plugin_loads_nothing_of_the_house() -> None:
     code = (
         "import sys, opscope.integrations.pytest\n"

@@ -152,6 +152,7 @@ def check(command: list[str | Path], isas: list[str]) -> None:
         )
 
 
+@pytest.mark.zoo
 @pytest.mark.slow
 def test_on_this_machine(tmp_path: Path) -> None:
     compiler = shutil.which("c++") or shutil.which("g++")
@@ -165,6 +166,7 @@ def test_on_this_machine(tmp_path: Path) -> None:
     assert shared_symbols(program) == []
 
 
+@pytest.mark.zoo
 @pytest.mark.slow
 @pytest.mark.skipif(
     not (shutil.which(CROSS) and shutil.which(EMULATOR)), reason=f"needs {CROSS} and {EMULATOR}"

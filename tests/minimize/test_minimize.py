@@ -445,6 +445,7 @@ library.impl("native_group_norm_backward", wrong, "CPU", with_keyset=True)
 """
 
 
+@pytest.mark.zoo
 def test_shapes_that_lead_a_healthy_kernel_into_foreign_memory_are_no_smaller_case(
     tmp_path: Path,
 ) -> None:
@@ -500,6 +501,7 @@ library.impl("embedding", wrong, "CompositeExplicitAutograd", with_keyset=True)
 """
 
 
+@pytest.mark.zoo
 def test_an_exception_that_a_healthy_kernel_raises_too_is_another_failure(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(RAISES)
     run, call = record("aten::embedding.default", torch.randn(12, 3), torch.tensor([4, 9, 11]))

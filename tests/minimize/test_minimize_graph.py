@@ -115,6 +115,7 @@ def gated(x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
     return gate.sum(1) + x.sum(1)
 
 
+@pytest.mark.zoo
 def test_a_folder_is_made_smaller_and_still_fails_alone(tmp_path: Path) -> None:
     place = tmp_path / "mistaken.py"
     place.write_text(BACKEND, encoding="utf-8")

@@ -95,6 +95,7 @@ def test_memory_that_is_filled_part_by_part_is_not_read_before(
     assert found.inputs(found.all("aten::add")[0])["0"].size == 8
 
 
+@pytest.mark.zoo
 @pytest.mark.parametrize("book", ["native", "plain"])
 def test_what_stands_in_the_table_is_what_arrived(tmp_path: Path, book: str) -> None:
     """Every collective, waited for at once and later, between two ranks."""

@@ -19,7 +19,7 @@ from opscope.record.torch.windows import judge
 from opscope.run.finding import Finding
 from tests.record.hidden_backend import hidden, hiding
 
-pytestmark = pytest.mark.filterwarnings("ignore")
+pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_process")]
 
 
 @pytest.fixture(autouse=True)

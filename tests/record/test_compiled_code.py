@@ -101,6 +101,7 @@ def test_elements_in_another_order_contradict_their_digest(
     assert "(other bits)" in capsys.readouterr().err
 
 
+@pytest.mark.zoo
 @pytest.mark.parametrize(
     "dtype",
     [

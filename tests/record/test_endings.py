@@ -18,6 +18,8 @@ import pytest
 
 from tests.record.recorded import Recorded, read
 
+pytestmark = pytest.mark.zoo
+
 PATIENCE = 240.0  # seconds; a busy machine may be that slow
 TRAINING = """
 import os, sys, torch
@@ -53,7 +55,7 @@ def run(
     ("ending", "code"),
     [
         ("exit()", 0),
-        ("sys.exit(3)", 3),
+        pytest.param("sys.exit(3)", 3, marks=pytest.mark.sample),
         ("os._exit(4)", 4),
         ("torch.ones(2, 3) @ torch.ones(2, 3)", 1),
     ],
@@ -102,7 +104,9 @@ def test_the_exception_that_ended_a_program_is_kept_with_the_users_own_line(tmp_
     assert found.run.processes[0].uncaught == f"Odd ({tmp_path / 'train.py'}:{line})"
 
 
-@pytest.mark.parametrize("sign", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "sign", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.sample)]
+)
 def test_killed(tmp_path: Path, sign: signal.Signals) -> None:
     """Killed once three steps have been flushed: they are seen from outside, however long that
     takes.

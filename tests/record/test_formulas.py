@@ -63,6 +63,7 @@ def test_a_formula_that_returns_leaves_no_trace(tmp_path: Path) -> None:
     assert source.startswith(training.__file__)
 
 
+@pytest.mark.zoo
 @pytest.mark.parametrize("death", ["os.abort()", "raise RuntimeError('the device is gone')"])
 @pytest.mark.parametrize("kind", ["operator", "function"])
 def test_the_formula_in_which_a_program_ends_is_named(

@@ -91,6 +91,7 @@ for rows in (8, 6, 7):
 """
 
 
+@pytest.mark.zoo
 def test_graphs_are_those_of_the_bare_program(tmp_path: Path) -> None:
     """Inputs in the same order, no hook in them: what a cache holds of the bare program fits."""
     program = tmp_path / "compiles.py"

@@ -15,6 +15,8 @@ import pytest
 
 from tests.record.test_endings import PATIENCE, TRAINING
 
+pytestmark = pytest.mark.zoo
+
 REMOVED = """
     import shutil
     shutil.rmtree(os.environ["OPSCOPE_RUN"], ignore_errors=True)  # the writer deletes old files beside it
@@ -63,7 +65,8 @@ def watched(
 
 
 @pytest.mark.parametrize(
-    ("middle", "ending", "code"), [(REMOVED, "os._exit(3)", 3), (MOVED, "sys.exit(4)", 4)]
+    ("middle", "ending", "code"),
+    [(REMOVED, "os._exit(3)", 3), (MOVED, "sys.exit(4)", 4)],
 )
 def test_the_run_directory_is_removed_or_replaced(
     tmp_path: Path, middle: str, ending: str, code: int
@@ -121,6 +124,7 @@ def scanned(folder: Path) -> tuple[int, bool]:
     return done.returncode, json.loads(done.stdout)["complete"]
 
 
+@pytest.mark.sample
 def test_nothing_was_recorded(tmp_path: Path) -> None:
     """A disk without room for a process's directory: that nothing was found is no answer."""
     from opscope.run.store.layout import create_run, seal_run

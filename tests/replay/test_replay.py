@@ -137,6 +137,7 @@ wrong("erf", lambda number: 0.5 if number % 3 == 0 else 0.0)
 """
 
 
+@pytest.mark.zoo
 def test_kernels_of_a_library_make_the_calls_and_others_judge_them(tmp_path: Path) -> None:
     """Faults of the software, of unstable hardware and of moments: always the same, always another,
     every third time.

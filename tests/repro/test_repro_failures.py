@@ -255,6 +255,7 @@ def custom(name: str, error: str | None = None) -> tuple[MemoryRun, Call]:
     return run_of(rows, values, call_row(f"opscope_repro_test::{name}.default", args, error=error))
 
 
+@pytest.mark.zoo
 def test_custom_operator_needs_its_library(library: Path, tmp_path: Path) -> None:
     cut(custom("halve"), tmp_path / "case")
     missing = opscope.repro.execute(tmp_path / "case")
@@ -265,6 +266,7 @@ def test_custom_operator_needs_its_library(library: Path, tmp_path: Path) -> Non
     assert "python repro.py --import MODULE" in (tmp_path / "case" / "README.md").read_text()
 
 
+@pytest.mark.zoo
 def test_failure_that_comes_and_goes_is_flaky(library: Path, tmp_path: Path) -> None:
     cut(custom("sometimes"), tmp_path / "case")
     outcome = opscope.repro.execute(tmp_path / "case", imports=[str(library)], repeat=4)
@@ -272,6 +274,7 @@ def test_failure_that_comes_and_goes_is_flaky(library: Path, tmp_path: Path) -> 
     assert outcome.lines[-1].startswith("flaky 2/4: ")
 
 
+@pytest.mark.zoo
 def test_death_of_the_process_is_a_failure_that_shows(library: Path, tmp_path: Path) -> None:
     assert cut(custom("die", error="unfinished"), tmp_path / "case").failure.kind == "crash"
     outcome = opscope.repro.execute(tmp_path / "case", imports=[str(library)], repeat=2)

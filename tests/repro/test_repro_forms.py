@@ -160,6 +160,7 @@ def test_private_formats_are_cast_back_where_torch_npu_can(
     )
 
 
+@pytest.mark.zoo
 def test_a_hang_is_told_from_a_return(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text(
         "import time, torch\nlibrary = torch.library.Library('slow_test', "

@@ -70,6 +70,7 @@ def tried(case: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120)
 
 
+@pytest.mark.zoo
 def test_the_folder_fails_alone_and_prints_its_code(run: Path, tmp_path: Path) -> None:
     case = tmp_path / "case"
     opscope.repro(run, mismatch(run), case)

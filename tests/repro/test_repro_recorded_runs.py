@@ -21,6 +21,8 @@ from opscope.run.protocol import Run
 from opscope.run.query import calls
 from opscope.run.schema import Call
 
+pytestmark = pytest.mark.zoo
+
 # oneDNN's recurrent layers sum in an order that changes with the address of their buffers.
 INEXACT = {"aten::mkldnn_rnn_layer.default", "aten::mkldnn_rnn_layer_backward.default"}
 
@@ -95,6 +97,7 @@ def failing(tmp_path: Path) -> Path:
     return tmp_path / "a run"
 
 
+@pytest.mark.sample
 def test_command_writes_tries_and_says_reproduced(
     failing: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

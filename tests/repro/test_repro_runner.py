@@ -41,6 +41,7 @@ def fake(directory: Path, code: str) -> Path:
     return directory
 
 
+@pytest.mark.zoo
 def test_wider_arithmetic_avoids_the_failure(folder: Path) -> None:
     outcome = opscope.repro.execute(folder, dtype="float32")
     assert (outcome.status, outcome.exit_code, outcome.seen["0"]["dtype"]) == (
@@ -51,12 +52,14 @@ def test_wider_arithmetic_avoids_the_failure(folder: Path) -> None:
     assert any("90000 in float64" not in line for line in outcome.lines)
 
 
+@pytest.mark.zoo
 def test_device_that_is_missing_here(folder: Path) -> None:
     outcome = opscope.repro.execute(folder, device="npu:0")
     assert (outcome.status, outcome.exit_code) == ("cannot-try", 125)
     assert "npu:0" in outcome.reason
 
 
+@pytest.mark.zoo
 def test_device_and_type_asked_for_when_writing_are_used(folder: Path, tmp_path: Path) -> None:
     run, call = record(
         "aten::mul.Tensor",
@@ -73,6 +76,7 @@ def test_device_and_type_asked_for_when_writing_are_used(folder: Path, tmp_path:
             opscope.repro.write(run, call, tmp_path / "wrong", **wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.zoo
 def test_call_recorded_on_a_device_that_is_not_here(tmp_path: Path) -> None:
     x = torch.full((3,), 300.0, dtype=torch.float16)
     run, call = record("aten::where.ScalarOther", x > 1, x * torch.tensor(300.0), 1.0)
@@ -87,6 +91,7 @@ def test_call_recorded_on_a_device_that_is_not_here(tmp_path: Path) -> None:
     assert (moved.status, moved.device) == ("reproduced", "cpu")
 
 
+@pytest.mark.zoo
 def test_device_arguments_move_with_the_call(tmp_path: Path) -> None:
     tree = {
         "args": [[2], {"float": "inf"}],
@@ -193,6 +198,7 @@ def test_an_operator_that_prints_does_not_hide_the_verdict(tmp_path: Path) -> No
     assert opscope.repro.execute(fake(tmp_path / "case", code)).status == "reproduced"
 
 
+@pytest.mark.zoo
 def test_damaged_folder_is_not_a_reproduction(folder: Path) -> None:
     for name, content in (
         ("inputs.safetensors", b"\x08\x00"),
@@ -221,6 +227,7 @@ def test_script_without_torch_says_what_is_missing(folder: Path, tmp_path: Path)
     assert "install torch and safetensors" in done.stderr
 
 
+@pytest.mark.zoo
 def test_script_for_people(folder: Path) -> None:
     environment = {**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"}
     done = subprocess.run(
@@ -239,6 +246,7 @@ def test_script_for_people(folder: Path) -> None:
     assert wrong.returncode == 2
 
 
+@pytest.mark.zoo
 def test_what_the_script_prints_fits_80_columns(folder: Path) -> None:
     case = json.loads((folder / "case.json").read_text(encoding="utf-8"))
     note = "an output was wrong when it was recorded: " + "the fault comes and goes, " * 5

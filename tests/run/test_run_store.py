@@ -692,6 +692,7 @@ class TestKeep:
         assert len(segment_files(writer.directory, "calls")) == 1
         assert len(rows(NativeRun(path), "calls")) == 1200
 
+    @pytest.mark.zoo
     def test_ten_thousand_steps_on_a_bounded_disk(self, tmp_path: Path) -> None:
         path, writer = new_run(tmp_path, keep=100)
         calls = encode_rows(

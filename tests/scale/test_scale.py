@@ -67,7 +67,10 @@ def test_a_job_of_very_many_ranks_is_read_in_parts_in_any_case(
     assert len(read) == 1
 
 
-@pytest.mark.parametrize("fault", [None, "nan_forward", "no_exchange"])
+@pytest.mark.parametrize(
+    "fault",
+    [None, *(pytest.param(each, marks=pytest.mark.zoo) for each in ("nan_forward", "no_exchange"))],
+)
 def test_of_many_ranks_the_one_is_named(fault: str | None, tmp_path: Path) -> None:
     plan = planned(fault, ranks=MANY, steps=4, layers=2, seed=5)
     run, _ = write_job(tmp_path / "run", plan)

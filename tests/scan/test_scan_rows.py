@@ -556,9 +556,10 @@ def test_gradients_over_steps(norms: list[float], losses: list[float], kind: str
             phase="backward",
         )
     document = scan(rows.run())
-    assert [(finding.kind, finding.confidence) for finding in document.findings] == (
-        [(kind, "suspected")] if kind else []
-    )
+    assert [
+        (finding.kind, finding.confidence, finding.step, finding.op, finding.phase)
+        for finding in document.findings
+    ] == ([(kind, "suspected", 4, "aten::detach.default", "backward")] if kind else [])
     assert any("gradients grow" in line for line in document.summary["warnings"]) == (
         norms[-1] == 200.0
     )

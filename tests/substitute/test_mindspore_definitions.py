@@ -13,21 +13,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from opscope.substitute.mindspore import Definition, definition, sorted_around
+from opscope.substitute.mindspore import TrueResult, definition, sorted_around
 
 Array = np.ndarray[Any, Any]
 X = np.array([-30.0, -5.0, -1.5, -1e-6, 0.0, 1e-6, 0.5, 4.9976, 20.0])
 NAN, INF = np.nan, np.inf
 
 
-def defined(op: str, *operands: Any, dtype: str = "float32", **attributes: Any) -> Definition:
+def defined(op: str, *operands: Any, dtype: str = "float32", **attributes: Any) -> TrueResult:
     types = [dtype for operand in operands if isinstance(operand, np.ndarray)]
     found = definition(op, operands, attributes, types=types, result=dtype)
     assert found is not None
     return found
 
 
-def word(found: Definition, target: Array, dtype: str = "float32") -> str:
+def word(found: TrueResult, target: Array, dtype: str = "float32") -> str:
     return found.judge(np.asarray(target, np.float64), dtype=dtype).verdict
 
 

@@ -21,6 +21,8 @@ import pytest
 import opscope
 from opscope.run.query import sql
 
+pytestmark = pytest.mark.zoo
+
 SOURCE = Path(__file__).parents[2] / "src"
 
 # Each prints what it saw; the lines must not change when opscope watches.
@@ -210,6 +212,7 @@ def test_models_keep_their_own_module_paths(both: Watched) -> None:
     )
 
 
+@pytest.mark.sample
 def test_no_status_register_of_a_vendor_is_touched() -> None:
     """EI0006 and 107002 came from clearing and reading device status; opscope judges tensors and
     calls none of that.

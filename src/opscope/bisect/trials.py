@@ -22,6 +22,7 @@ import msgspec
 from opscope.bisect.oracle import Observation
 from opscope.errors import FormatError, UnavailableError, UsageError
 from opscope.record.launch import read_notes
+from opscope.repro.answering import kill_group
 from opscope.run.store.layout import process_directories
 from opscope.run.store.public import public_command
 
@@ -247,10 +248,7 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError, subprocess.TimeoutExpired, KeyboardInterrupt):
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(KILLED_AFTER)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(
-            process.pid, signal.SIGKILL
-        )  # who would not be asked, the command's own children too
+    kill_group(process)  # who would not be asked, the command's own children too
     process.wait()
 
 

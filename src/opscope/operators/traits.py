@@ -17,6 +17,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     view: bool = False  # the outputs are the same elements, or some of them, under another shape
     # every element of an output is one of an input (or a scalar), unchanged; nothing is computed
     moves: bool = False
+    # the elements are the input's in their order, row by row; a copy's only under the same shape
+    in_order: bool = False
     pointwise: bool = False  # an element of the output depends on those at its own place only
     weighed: bool = False  # reads parameters: an input of another shape is another batch
     # a sum of products, which is rounded or overflows while it is accumulated

@@ -280,6 +280,12 @@ def slot_of(tensor: Tensor) -> Slot:
     )
 
 
+def listed(names: Sequence[str], *, most: int = 3) -> str:
+    """Some names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 Site = tuple[Any, ...]
 
 

@@ -22,12 +22,12 @@ import msgspec
 
 from opscope.errors import FormatError, UsageError
 from opscope.formats.registry import open_run
-from opscope.questions.findings import place_of
+from opscope.questions.findings import place_of, slot_of
 from opscope.replay.signatures import spoken_for
 from opscope.replay.stale import stale
 from opscope.repro.answering import AnsweringProcess, ending
 from opscope.repro.worker import START
-from opscope.run.finding import Document, Finding, Slot
+from opscope.run.finding import Document, Finding
 from opscope.run.progress import Progress, nobody
 from opscope.run.query import calls, tensors_of
 from opscope.run.unmatched import unmatched
@@ -454,9 +454,9 @@ def finding_of(run: Run, line: Line) -> Finding:
     tensors = tensors_of(run, row)
     slots = {
         io: tuple(
-            Slot(slot=t.slot, dtype=t.dtype, shape=t.shape, tensor_name=t.tensor_name, role=t.role)
-            for t in tensors
-            if t.io == io
+            msgspec.structs.replace(slot_of(tensor), stats={})
+            for tensor in tensors
+            if tensor.io == io
         )
         for io in ("input", "output")
     }

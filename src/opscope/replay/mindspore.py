@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from opscope.repro.build import Material
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
-    from opscope.substitute.mindspore import Definition
+    from opscope.substitute.mindspore import TrueResult
 
     Array = np.ndarray[Any, Any]
 
@@ -59,7 +59,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     wide: dict[str, Array]
     nudged: list[dict[str, Array]]
     types: dict[str, str]
-    defined: Definition | None = None
+    defined: TrueResult | None = None
 
 
 class MindSporeReplayer:
@@ -169,7 +169,7 @@ def filled_by(material: Material) -> str:
     return "synthesised" if "synthesised" in kinds else "recorded"
 
 
-def made_from(folder: Path, found: Trial, defined: Definition | None) -> Made:
+def made_from(folder: Path, found: Trial, defined: TrueResult | None) -> Made:
     """The results that the process left in its folder."""
 
     def load(name: str) -> dict[str, Array]:

@@ -104,12 +104,17 @@ class AnsweringProcess:
                 if asked:
                     process.terminate()
                 process.wait(patience)
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
+        kill_group(process)
         code = process.wait()
         if process.stdout is not None:
             process.stdout.close()
         return code
+
+
+def kill_group(process: subprocess.Popen[bytes]) -> None:
+    """End a process that leads a group, and all that it started in it, unasked."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def ending(code: int) -> str:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from opscope.repro.case import Case, CaseTensor
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
-    from opscope.substitute.mindspore import Definition
+    from opscope.substitute.mindspore import TrueResult
 
 PRIMITIVE = re.compile(r"[A-Z][A-Za-z0-9_]{0,99}")
 PLACE = 'OPERATOR = "Mul"\n'
@@ -104,7 +104,7 @@ def witnessed(material: Material) -> Material:
     return msgspec.structs.replace(material, case=msgspec.structs.replace(case, failure=failure))
 
 
-def definition_of(material: Material) -> Definition | None:
+def definition_of(material: Material) -> TrueResult | None:
     """What the call's first result is by definition; None where there is none, or no PyTorch to
     work it out.
     """

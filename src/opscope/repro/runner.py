@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from opscope.errors import UsageError
+from opscope.repro.answering import kill_group
 
 STATUSES = {
     "reproduced": "reproduced",
@@ -97,10 +98,10 @@ def _run(command: Sequence[str], out: Any, err: Any, timeout: float) -> int | No
         try:
             return process.wait(timeout)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process)
             return None
         except BaseException:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill_group(process)
             raise
 
 

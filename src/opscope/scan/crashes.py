@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.operators.catalogue import traits_of
-from opscope.questions.findings import Accusation
+from opscope.questions.findings import Accusation, listed
 from opscope.questions.tables import Tables
 from opscope.run.access import access_of
 from opscope.run.finding import Forward
 from opscope.run.query import tensors_at
 from opscope.scan.device_errors import Launched, Suspects, suspects_of
-from opscope.scan.training.story import listed
+from opscope.scan.exchanges import IS_EXCHANGE
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -48,12 +48,12 @@ class _Failed(msgspec.Struct, frozen=True):
     error: str
     level: str
     op: str
-    phase: str | None
+    exchanges: bool
 
     @property
     def order(self) -> int:
         """Behind what else there is where other ranks have to answer."""
-        return int(self.phase == "communication" or "c10d" in self.op)
+        return int(self.exchanges)
 
 
 def crash_accusations(tables: Tables) -> list[Accusation]:
@@ -66,8 +66,9 @@ def crash_accusations(tables: Tables) -> list[Accusation]:
     if tables.run.processes and all(process.exit_code == 0 for process in tables.run.processes):
         return []
     rows = tables.rows(
-        'SELECT process, "index", parent, error, level, op, phase FROM calls '
-        "WHERE error IS NOT NULL"
+        f"""SELECT c.process, c."index", c.parent, c.error, c.level, c.op,
+            coalesce({IS_EXCHANGE}, false) FROM calls c WHERE c.error IS NOT NULL
+        """  # noqa: S608 - a constant of ours
     )
     if not rows:
         return []

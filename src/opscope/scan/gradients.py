@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.questions.tables import Tables
+from opscope.questions.findings import place_of
+from opscope.questions.rows import whole_calls
+from opscope.questions.tables import Tables, key
 from opscope.run.finding import Finding
 from opscope.run.query import columns
 from opscope.scan.jumps import jump_warnings
@@ -40,9 +42,6 @@ _LOSSES = """
     WHERE c.op LIKE 'aten::ones_like%' AND t.io = 'input' AND t.size = 1 AND t.max IS NOT NULL
     GROUP BY c.rank, c.step ORDER BY c.rank, c.step
 """
-_CALL = (
-    'SELECT name, op, module, phase, source FROM calls WHERE process = ? AND "index" = ? LIMIT 1'
-)
 
 Place = tuple[int, int, int]  # process, rank, step
 
@@ -238,20 +237,13 @@ def _is_flat(losses: Sequence[float]) -> bool:
 
 def _finding(norms: Norms, kind: str, words: str, tables: Tables) -> Finding:
     row = norms.last
-    name, op, module, phase, source = next(
-        tables.stream(_CALL, [row.process, row.index]), (None,) * 5
-    )
+    wanted = np.array([key(row.process, row.index)])
+    places = [place_of(call) for call, _ in whole_calls(tables, wanted, tensors=False).values()]
     evidence = {"steps": list(norms.steps), "norms": list(norms.norms)}
     return Finding(
         kind=kind,
-        rank=norms.rank,
-        step=norms.steps[-1],
-        index=row.index,
-        call=name,
-        op=op,
-        phase=phase,
-        module=module,
-        source=source,
+        # a torn table may have lost the call
+        **next(iter(places), {"rank": row.rank, "step": row.step, "index": row.index}),
         reasons=(words,),
         confidence="suspected",
         evidence=(evidence,),

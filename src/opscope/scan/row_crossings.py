@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 NOTE = "unsound_places"
 # Squared and summed over 2^20 terms this is finite in float32: no NaN comes of such values.
 TAME = {"float32": 1e15, "bfloat16": 1e15, "float64": 1e120, "float16": 1e2}
-RESHAPES = frozenset({"view", "_unsafe_view", "reshape", "unsqueeze", "squeeze", "_reshape_alias"})
-# Copies and names of the same elements in the same places; others that move some (a transpose of
-# a square, a flip) make other rows of them.
-SAME = frozenset({"clone", "detach", "alias", "_to_copy", "lift_fresh", "contiguous"})
 # a state of memory, and which elements of it in which order: a transposed view has the same version
 Place = tuple[object, tuple[int, ...], tuple[int, ...], int | None]
 Bounds = dict[Place, int]
@@ -140,12 +136,12 @@ def _allowed(node: Node, out: Row, bounds: Bounds) -> int | None:
     """The most rows of an output that can hold what is not finite; None where that is not known."""
     if not out.shape or not node.inputs or _overflows(node, out):
         return None
-    if family(node.op) in RESHAPES and node.inputs[0].shape:
-        return _reshaped(node.inputs[0], out, bounds)
+    traits, first = traits_of(node.op), node.inputs[0]
+    if traits.in_order and (traits.view or first.shape == out.shape):
+        return _reshaped(first, out, bounds)
     carrying = _carrying(node, out)
     if carrying is None:
-        same = family(node.op) in SAME and node.inputs[0].shape == out.shape
-        return _most(node.inputs[0], bounds) if same else None
+        return None
     each = [_most(row, bounds) for row in carrying]
     return None if None in each else sum(one for one in each if one is not None)
 

@@ -27,7 +27,7 @@ Array = np.ndarray[Any, Any]
 EASE = 16
 
 
-class Definition(msgspec.Struct, frozen=True):
+class TrueResult(msgspec.Struct, frozen=True):
     """The first result of a call of op by its definition, and what it changes by where each input
     changes by a rounding; axis is that of sorted values.
     """
@@ -64,7 +64,7 @@ HOW = "what it is by definition was worked out by PyTorch in double precision"
 
 def definition(
     op: str, given: Sequence[Any], attributes: dict[str, Any], *, types: Sequence[str], result: str
-) -> Definition | None:
+) -> TrueResult | None:
     """The definition of the first result, of element type result; None where there is none for what
     the call was given: operands in order, arrays in double precision where they are floating ones.
 
@@ -85,7 +85,7 @@ def definition(
         slack = _slack(made, operands, true, unit=unit)
     except (RuntimeError, TypeError, ValueError, IndexError, AttributeError):
         return None  # operands of another kind than the definition is for
-    return Definition(op, true, slack, int(attributes.get("axis", -1)) if op == "Sort" else None)
+    return TrueResult(op, true, slack, int(attributes.get("axis", -1)) if op == "Sort" else None)
 
 
 def _speaks_of(op: str, types: Sequence[str], result: str) -> bool:

@@ -20,7 +20,7 @@ from opscope.operators.catalogue import family, traits_of
 NORMALISED = "norm"  # how a normalisation carries errors, in the catalogue
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
@@ -117,20 +117,35 @@ class Forward:
         """The last sites of golden of which something is known: nothing that is known reads them
         on the way to the loss, or out of the model.
         """
-        found: dict[Site, None] = {}
-        side = self._both.theirs
+        way = self._way_back(lambda call: bool(np.isnan(self._known_of(call))))
+        return list(
+            dict.fromkeys(self._places[call] for call in way if not np.isnan(self._known_of(call)))
+        )
+
+    def start(self, limit: float) -> Site | None:
+        """The first site, on the way to the ends, that is apart and reads nothing that is."""
+        way = self._way_back(lambda call: not self._known_of(call) <= limit)
+        apart = [call for call in way if self._known_of(call) > limit]
+        return self._places[min(apart)] if apart else None
+
+    def _known_of(self, call: int) -> float:
+        """What is known of the site of a call of golden; NaN where it has none."""
+        site = self._places.get(call)
+        return float("nan") if site is None else self._known(site)
+
+    def _way_back(self, goes_on: Callable[[int], bool]) -> Iterator[int]:
+        """The calls of golden from the last ones back, each once, beyond those alone from which
+        the way goes on.
+        """
         waiting, seen = self._last(), set[int]()
         while waiting:
             call = waiting.pop()
             if call in seen:
                 continue
             seen.add(call)
-            site = self._places.get(call)
-            if site is not None and not np.isnan(self._known(site)):
-                found[site] = None
-                continue
-            waiting.extend(self._above(side, call))
-        return list(found)
+            yield call
+            if goes_on(call):
+                waiting.extend(self._above(self._both.theirs, call))
 
     def _last(self) -> list[int]:
         """The calls that made a loss, or what the model hands out where there is none."""
@@ -146,24 +161,6 @@ class Forward:
         calls, parameter = side.side.calls, side.side.tensors.parameter
         made = [int(side.flow.producer[row]) for row in side.inputs(call) if not parameter[row]]
         return [one for one in made if one >= 0 and int(calls.step[one]) == self.step]
-
-    def start(self, limit: float) -> Site | None:
-        """The first site, on the way to the ends, that is apart and reads nothing that is."""
-        side = self._both.theirs
-        waiting, seen, apart = self._last(), set[int](), []
-        while waiting:
-            call = waiting.pop()
-            if call in seen:
-                continue
-            seen.add(call)
-            site = self._places.get(call)
-            error = float("nan") if site is None else self._known(site)
-            if error <= limit:
-                continue
-            if error > limit:
-                apart.append(call)
-            waiting.extend(self._above(side, call))
-        return self._places[min(apart)] if apart else None
 
     def before(self, calls: list[int]) -> list[int]:
         """The calls of the target on the way to some of a site, up to what is known to agree."""

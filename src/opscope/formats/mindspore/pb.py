@@ -17,6 +17,7 @@ from typing import Any
 
 from opscope.errors import FormatError
 from opscope.formats.bounded import read_bounded
+from opscope.formats.cann.wire import varint
 from opscope.formats.mindspore.graph import Graph, GraphParameter, Node, Operand, TensorType
 from opscope.formats.mindspore.ir import frames_of
 
@@ -45,17 +46,10 @@ class Wire:
         return FormatError(self.path, reason, offset=self.base + at)
 
     def varint(self, at: int) -> tuple[int, int]:
-        value = shift = 0
-        while shift < 70:
-            if at >= len(self.data):
-                raise self.fail(at, "cut short inside a number")
-            byte = self.data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value, at
-        raise self.fail(at, "a number of more than ten bytes")
+        try:
+            return varint(self.data, at)
+        except IndexError:
+            raise self.fail(at, "a number that is cut short, or of more than ten bytes") from None
 
     def fields(self) -> Iterator[Field]:
         at = 0

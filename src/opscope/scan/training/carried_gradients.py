@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from opscope.operators.catalogue import family
-from opscope.scan.training.story import Event, Note, Story, listed
+from opscope.questions.findings import listed
+from opscope.scan.training.story import Event, Note, Story
 
 TIMES = 2  # steps in a row that a gradient has to be carried over
 

@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from opscope.scan.training.story import Note, Story, listed
+from opscope.questions.findings import listed
+from opscope.scan.training.story import Note, Story
 
 STEPS = 2  # in which the numbers differ, before anything is said
 # What is multiplied by one number and then used to change a shard, known again by its bits: local

@@ -12,9 +12,10 @@ import numpy as np
 
 from opscope.judge.least_update import least_update, ulp_of
 from opscope.operators.catalogue import family
+from opscope.questions.findings import listed
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import key
-from opscope.scan.training.story import Note, Story, listed
+from opscope.scan.training.story import Note, Story
 
 if TYPE_CHECKING:
     from opscope.run.schema import Call, Tensor

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opscope.scan.training.story import Event, Note, Story, listed
+from opscope.questions.findings import listed
+from opscope.scan.training.story import Event, Note, Story
 
 if TYPE_CHECKING:
     from opscope.questions.tables import Tables

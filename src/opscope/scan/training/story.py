@@ -134,9 +134,3 @@ def calls_in(spans: Spans) -> NDArray[np.int64]:
             for place, (first, last) in spans.items()
         ]
     )
-
-
-def listed(names: Sequence[str], *, most: int = 3) -> str:
-    """Some names, and how many more there are."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from opscope.questions.findings import listed
 from opscope.questions.tables import Tables
-from opscope.scan.training.story import Note, Story, listed
+from opscope.scan.training.story import Note, Story
 
 # Steps of optimizers in one operator that have state nobody wrote, or are skipped, and their later
 # ones: the state's storage, whether it was read, and the parameter at its position.

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from opscope.questions.findings import listed
 from opscope.scan.training.facts import Facts
-from opscope.scan.training.story import Event, Note, Story, listed
+from opscope.scan.training.story import Event, Note, Story
 
 STEPS = 2  # with a gradient, or without one, before anything is said
 
