@@ -30,7 +30,6 @@ from opscope.kernels.calls import (
     Site,
     Storage,
     Version,
-    accumulates,
     anomalous,
     covering,
     declined,
@@ -41,16 +40,16 @@ from opscope.kernels.calls import (
     written,
 )
 from opscope.kernels.flights import Flights
-from opscope.kernels.passes import PassBinding, Passes
 from opscope.kernels.staged import Keep, Staged
 
 DUE_SECONDS = 0.5
-# forward calls of a step that gradients and recomputed calls are traced back to
-MOST_REMEMBERED = 1 << 19
+MOST_REMEMBERED = (
+    1 << 19
+)  # forward calls of a step that gradients and recomputed calls are traced back to
 OF_AGAIN = 1 << 48
 
 
-class Binding(PassBinding, Protocol):
+class Binding(Protocol):
     """All that bookkeeping needs of a framework."""
 
     def is_tensor(self, value: object) -> bool: ...
@@ -133,7 +132,7 @@ class Checker(Protocol):
     def call(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any: ...
 
 
-class Recorder(Flights, Passes):
+class Recorder(Flights):
     """Versions, rows and names of the calls of one process; guarded by the GIL like the program it
     watches.
 
@@ -206,7 +205,6 @@ class Recorder(Flights, Passes):
             return NotImplemented
         if handled is False:
             return self.binding.declined(mode, func, types, args, kwargs)
-        self._guarded(self.follow_loop)
         if not self.active or self.paused or self._waiting.get(get_ident()):
             self._guarded(self._count, func)
             return self._call(func, args, kwargs)
@@ -255,7 +253,7 @@ class Recorder(Flights, Passes):
             level,
             op,
             module,
-            self._phase(thread, site, backward=self.binding.graph_task() >= 0),
+            self._phase(thread, site, backward=self.binding.running_node() is not None),
         )
         draft.site = site
         self._name(draft)
@@ -410,7 +408,7 @@ class Recorder(Flights, Passes):
 
     def _count(self, func: Any) -> None:
         if self.active:
-            self.backward_seen |= self.binding.graph_task() >= 0
+            self.backward_seen = self.backward_seen or self.binding.running_node() is not None
             if self._operator(func).signal:
                 self.binding.signal()
 
@@ -560,7 +558,8 @@ class Recorder(Flights, Passes):
                 seen.value = self.binding.keep(tensor)
 
     def _after(self, draft: Draft, operator: Operator) -> None:
-        self.backward_seen |= draft.phase in {"backward", "recompute"}
+        if draft.phase in {"backward", "recompute"}:
+            self.backward_seen = True
         if operator.signal:
             self.binding.signal()
         if time.monotonic() >= self._due:
@@ -674,13 +673,13 @@ class Recorder(Flights, Passes):
 
     def _selects(self, draft: Draft, node: Any) -> bool:
         partner = draft.forward if draft.phase == "backward" else None
-        own = (draft.op, draft.label, draft.module, draft.phase, accumulates(node))
+        own = (draft.op, draft.label, draft.module, draft.phase, _accumulates(node))
         apis = [getattr(each and each.site, "api", None) for each in (draft, partner)]
         return self.binding.wanted(*own, apis[0], getattr(partner, "op", None), apis[1])
 
     def _label_gradient(self, draft: Draft, node: Any) -> None:
         """The calls of an AccumulateGrad node hand a gradient to its parameter."""
-        if not draft.inputs or not accumulates(node):
+        if not draft.inputs or not _accumulates(node):
             return
         storage = draft.inputs[0].storage
         if storage is not None and storage.role is None:
@@ -827,3 +826,7 @@ class Recorder(Flights, Passes):
                 and seen.version.statistics
             ):
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)
+
+
+def _accumulates(node: Any) -> bool:
+    return type(node).__name__ == "AccumulateGrad"

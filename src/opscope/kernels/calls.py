@@ -423,8 +423,3 @@ def makes(draft: Draft) -> bool:
 def is_integer(dtype: str) -> bool:
     """Whether an element type is of the integers."""
     return dtype.startswith(("int", "uint"))
-
-
-def accumulates(node: Any) -> bool:
-    """Whether an autograd node hands a gradient to its parameter."""
-    return type(node).__name__ == "AccumulateGrad"

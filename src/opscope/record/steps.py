@@ -6,8 +6,7 @@ The last optimizer step that follows a backward pass ends a step; with several o
 are in use have to have stepped. GradScaler's update ends a step whose optimizer it skipped. Marks
 by the user, or a module whose forward calls are counted, take over for good. Without an optimizer
 the model that was called first begins a step when it is called again after a backward pass, or,
-where it infers, from a line that called it in this step before. Where no model is called either, an
-iteration begins one whose loop led to a backward pass.
+where it infers, from a line that called it in this step before.
 """
 
 from __future__ import annotations
@@ -85,16 +84,6 @@ class Steps:
             # a model that was called between calls of the first has not brought that one back
             self._calls = lines
         self._calls.add(call)
-
-    def iteration_begins(self) -> None:
-        """After a backward pass the program is at an earlier place of its own code again.
-
-        Where it calls no model and has no optimizer, it trains tensors by hand.
-        """
-        alone = self._first is None and not self._depth and self._backward
-        if alone and not self._optimized(infers=False):
-            self._finish(skipped=False)
-            self.begun = not self.marked and self.module is None
 
     def _optimized(self, *, infers: bool) -> bool:
         """Whether an optimizer exists; looking for one is slow, so it is looked for the 1st, 2nd,

@@ -123,7 +123,6 @@ nb::object Recorder::dispatch(nb::handle mode, nb::handle func, nb::handle types
         else if (handled.get() == Py_NotImplemented) return nb::borrow(Py_NotImplemented);
         else if (handled.get() == Py_False) return declined(mode.ptr(), func.ptr(), types.ptr(), args.ptr(), given.ptr());
     }
-    if (active && loops) attempt(func.ptr(), [&] { follow_loop(); });
     if (!active || paused || (waiting_ && thread().waiting)) {
         if (active) count_only(func.ptr());
         return nb::steal(checked(make(Running(), func.ptr(), types.ptr(), args.ptr(), kwargs).release()).release());
@@ -341,18 +340,6 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
     info->function = Ref::borrow(func);
     info->target = checked(PyObject_CallMethod(torch_.binding(), "target", "(O)", func));
     return *operators_.emplace(func, std::move(info)).first->second;
-}
-
-void Recorder::follow_loop() {
-    if (!active || !loops) return;
-    const std::int64_t now = torch_.backward_pass();
-    const auto ask = [&](const char* name) { return truth(checked(PyObject_CallMethod(torch_.binding(), name, nullptr)).get()); };
-    if (now < 0) {
-        if (passed_ && ask("came_back")) passed_ = false;
-    } else if (now != pass_) {
-        pass_ = now;
-        passed_ = ask("pass_begins");
-    }
 }
 
 void Recorder::count_only(PyObject* func) {

@@ -132,11 +132,8 @@ class Recorder {
     // The program waits for a c10d Work: whether it is one of ours; then end_wait follows.
     bool begin_wait(nb::handle work);
     void end_wait(nb::handle work, bool arrived);
-    // Where a backward pass has ended, whether the program is at a new iteration: asked before a call, while `loops`.
-    void follow_loop();
 
     bool active = false, paused = false, backward_seen = false, overflowed = false;
-    bool loops = false;  // iterations of the program's own loops may be steps
     std::int32_t step = 0;
     double watching = 0;       // seconds spent in observing, the calls themselves left out
     std::int64_t pending = 0;  // statistics that are still on a device
@@ -233,8 +230,6 @@ class Recorder {
     std::unordered_map<unsigned long, Thread> threads_;
     std::vector<std::shared_ptr<Flight>> flights_;
     bool fresh_ = false;  // the call is one of compiled code: nothing that was read before holds
-    std::int64_t pass_ = -1;  // the backward pass that began last
-    bool passed_ = false;     // the program may come back from it
     int waiting_ = 0;  // threads that wait for collectives
     std::pmr::unordered_map<std::uint64_t, std::int32_t> counts_{&pool_};
     std::pmr::unordered_map<std::uint64_t, std::int64_t> forward_by_name_{&pool_};

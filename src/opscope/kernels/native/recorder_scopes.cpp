@@ -369,8 +369,6 @@ NB_MODULE(_recorder, module) {
         .def("check_with", &Recorder::check_with, nb::arg("checker").none())
         .def_rw("active", &Recorder::active)
         .def_rw("paused", &Recorder::paused)
-        .def("follow_loop", &Recorder::follow_loop)
-        .def_rw("loops", &Recorder::loops)
         .def_rw("backward_seen", &Recorder::backward_seen)
         .def_rw("overflowed", &Recorder::overflowed)
         .def_rw("step", &Recorder::step)

@@ -203,6 +203,6 @@ bool Torch::expired(PyObject* reference) {
     return truth((PyLong_CheckExact(reference) ? call(expired_.get(), reference) : method(reference, names_.expired.get())).get());
 }
 
-std::int64_t Torch::backward_pass() { return integer(call(graph_task_.get()).get()); }
+bool Torch::in_backward() { return integer(call(graph_task_.get()).get()) >= 0; }
 
 }  // namespace opscope

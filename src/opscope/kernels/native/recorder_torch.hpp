@@ -48,9 +48,7 @@ class Torch {
     bool written_unseen(const Facts& facts) {
         return facts.uncounted && truth(checked(PyObject_CallMethod(binding_.get(), "graphs_ran", nullptr)).get());
     }
-    // Number of the backward pass that runs in this thread, -1 outside of one.
-    std::int64_t backward_pass();
-    bool in_backward() { return backward_pass() >= 0; }
+    bool in_backward();
     Ref current_node() { return call(current_node_.get()); }
     // AccumulateGrad nodes have the largest unsigned number, which becomes -1 and owns nothing.
     std::int64_t node_sequence(PyObject* node) {

@@ -37,7 +37,6 @@ from opscope.run.store.blackbox import Facts as BoxFacts
 
 if TYPE_CHECKING:
     from opscope.record.session import Session
-    from opscope.record.torch.loops import Loops
     from opscope.record.torch.modules import Modules
     from opscope.record.torch.sentinel import Sentinel
 
@@ -70,11 +69,8 @@ class TorchBinding:
     release_storage: Callable[[int], None] = staticmethod(torch.UntypedStorage._free_weak_ref)
     expired_storage: Callable[[int], bool] = staticmethod(torch.UntypedStorage._expired)  # type: ignore[assignment]
 
-    def __init__(
-        self, session: Session, *, sentinel: Sentinel, modules: Modules, loops: Loops
-    ) -> None:
+    def __init__(self, session: Session, *, sentinel: Sentinel, modules: Modules) -> None:
         self.session = session
-        self.loops = loops
         self.sentinel = sentinel
         self.modules = modules
         self.stacks = Stacks()
@@ -359,12 +355,6 @@ class TorchBinding:
     def running_node() -> Any:
         """The autograd node that runs in this thread, None outside a backward pass."""
         return torch._C._current_autograd_node() if torch._C._current_graph_task_id() >= 0 else None
-
-    def pass_begins(self) -> bool:
-        return self.loops.pass_begins()
-
-    def came_back(self) -> bool:
-        return self.loops.came_back()
 
     # -- what the session wants to know ------------------------------------------------------------
 

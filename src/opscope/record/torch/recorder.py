@@ -36,7 +36,6 @@ from opscope.record.torch.dynamo import surround_compilations
 from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, read_flags
 from opscope.record.torch.formulas import Formulas
 from opscope.record.torch.graphs import Graphs
-from opscope.record.torch.loops import Loops
 from opscope.record.torch.mode import ApiMode, OperatorMode
 from opscope.record.torch.modules import (
     Modules,
@@ -72,17 +71,11 @@ class TorchRecorder:
 
     def __init__(self, session: Session) -> None:
         config = session.config
-        leave_uncompiled(TorchRecorder, TorchBinding, Loops, Checker)
+        leave_uncompiled(TorchRecorder, TorchBinding, Checker)
         self.session = session
         self.modules = Modules()
-        self.binding = TorchBinding(
-            session,
-            sentinel=Sentinel(session),
-            modules=self.modules,
-            loops=Loops(self._iteration_begins),
-        )
+        self.binding = TorchBinding(session, sentinel=Sentinel(session), modules=self.modules)
         self.book = make_book(self.binding, config)
-        self.book.loops = config.step_module is None
         session.cleanup.callback(self.binding.arrivals.watch(self.book))
         self.steps = Steps(
             self._step_ended, LiveOptimizers(self.modules.may_have_used), module=config.step_module
@@ -234,7 +227,6 @@ class TorchRecorder:
         """The program says that a step is over. Outside of modules it reads the loss and clears
         gradients: that is no step's work.
         """
-        self.book.loops = False
         self._note_backward()
         self.steps.mark(idle=not (self._worked if self._sees_modules else self.book.pending))
 
@@ -334,18 +326,12 @@ class TorchRecorder:
         return result
 
     def _enter_api(self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        self.book.follow_loop()
         given = [*tensors_in(args, ""), *tensors_in(kwargs, "kwargs")]
         return int(self.book.enter_scope("api", name, self._path(), given))
 
     def scaler_updated(self) -> None:
         self._note_backward()
         self.steps.scaler_updates()
-
-    def _iteration_begins(self) -> None:
-        """A loop that trains tensors by hand begins anew."""
-        self._note_backward()
-        self.steps.iteration_begins()
 
     def _note_backward(self) -> None:
         if self.book.backward_seen:
@@ -416,7 +402,6 @@ class TorchRecorder:
         """
         if not _in_main_loop() or next(module.parameters(), None) is None:
             return
-        self.book.loops = False
         self._note_backward()
         infers = not torch.is_grad_enabled()
         # the program's function modes and subclasses hear of no attribute that is read here
@@ -427,7 +412,6 @@ class TorchRecorder:
     def _package_enters(self, model: object) -> None:
         """A model that was compiled before and loaded is called, of which no gradient can come."""
         if not self._scope() and _in_main_loop():
-            self.book.loops = False
             self._note_backward()
             self.steps.model_enters(id(model), line_of_program(), infers=True)
 
@@ -456,7 +440,6 @@ class TorchRecorder:
             self._guarded(self._begin_optimizer, optimizer)
 
     def _begin_optimizer(self, optimizer: Optimizer) -> None:
-        self.book.loops = False
         self._note_backward()
         self.steps.optimizer_begins(id(optimizer))
         self.book.push_phase("optimizer")
