@@ -12,7 +12,7 @@ import heapq
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -57,7 +57,8 @@ OTHER_VIEW = "reads the same tensor through another view: transposed, or in anot
 
 class Cause(msgspec.Struct, frozen=True):
     """One call where a difference begins: target and golden are places in Calls, NONE where that
-    side has none; row in Rows. region: the calls of either side of which it is one.
+    side has none; row in Rows. region: the calls of either side of which it is one. nodes: those of
+    a compiled graph in which it begins; command: the recording that would tell more.
     """
 
     kind: str
@@ -67,6 +68,8 @@ class Cause(msgspec.Struct, frozen=True):
     sure: bool = True
     words: tuple[str, ...] = ()
     region: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
+    nodes: tuple[dict[str, Any], ...] = ()
+    command: str | None = None
 
 
 class Search:
