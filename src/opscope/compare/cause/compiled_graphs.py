@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.cause.causes import Cause
 from opscope.compare.cause.inside_graphs import inside
-from opscope.compare.cause.origins import Cause
 from opscope.compare.cause.parted_calls import first_parted
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.columns import NONE, OPERATOR, place_of

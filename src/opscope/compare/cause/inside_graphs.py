@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.origins import OTHERWISE, Cause
+from opscope.compare.cause.causes import OTHERWISE, Cause
 from opscope.compare.cause.parted_calls import first_parted
 from opscope.compare.side.columns import NONE, place_of
 from opscope.operators.spelling import COMPILED
@@ -41,7 +41,8 @@ def inside(pairing: Pairing, graph: int) -> Cause:
     plain = Cause(OTHERWISE, graph, NONE, sure=False)
     nodes = _deviating(side, graph)
     if nodes is not None:
-        return msgspec.structs.replace(plain, nodes=nodes, words=(DEVIATES, *node_words(nodes)))
+        more = {"nodes": nodes} if nodes else {}
+        return msgspec.structs.replace(plain, more=more, words=(DEVIATES, *node_words(nodes)))
     repeated = _repeated(side, graph)
     first = first_parted(pairing, repeated & side.calls.leaf)
     if first is not None:
@@ -88,11 +89,13 @@ def _unknown(side: Side, plain: Cause) -> Cause:
         return msgspec.structs.replace(plain, words=(PACKED,))
     checked = _checked(side, plain.target)
     if not checked:
-        return msgspec.structs.replace(plain, words=(UNCHECKED,), command=f"{CHECK} -- CMD")
+        return msgspec.structs.replace(
+            plain, words=(UNCHECKED,), more={"command": f"{CHECK} -- CMD"}
+        )
     missed = checked.get("unjudged", {}).get(name)
     words = CAPTURED if missed is None else f"{CHECK} could not judge it: {missed.get('reason')}"
     command = f"opscope run --backend {name.removeprefix(COMPILED)}=eager -- CMD"
-    return msgspec.structs.replace(plain, words=(words,), command=command)
+    return msgspec.structs.replace(plain, words=(words,), more={"command": command})
 
 
 def _checked(side: Side, graph: int) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.collectives import Collectives
-from opscope.compare.cause.origins import (
+from opscope.compare.cause.causes import (
     AMPLIFIED,
     ARGUMENT,
     ARRIVED,
@@ -25,6 +24,7 @@ from opscope.compare.cause.origins import (
     SHAPED,
     Cause,
 )
+from opscope.compare.cause.collectives import Collectives
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import SHAPE
 from opscope.compare.pair.unpaired import Block, blocks_of
@@ -206,10 +206,7 @@ class _Book:
             ]
         evidence |= self._errors(cause, measured)
         evidence |= self._lines(cause)
-        if cause.nodes:
-            evidence["nodes"] = cause.nodes
-        if cause.command is not None:
-            evidence["command"] = cause.command
+        evidence |= cause.more
         reasons = [*self._reasons(cause, call, partner)]
         reasons.extend(self._whole_module(cause))
         if "bound" in evidence:
@@ -234,7 +231,7 @@ class _Book:
             place={
                 fact: known
                 for fact in ("source", "module")
-                if (known := last_of(cause.nodes, fact)) is not None
+                if (known := last_of(cause.more.get("nodes", ()), fact)) is not None
             },
         )
 

@@ -33,7 +33,7 @@ from opscope.compare.verdict.stored_values import Measured
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from opscope.compare.cause.origins import Cause
+    from opscope.compare.cause.causes import Cause
     from opscope.compare.side.columns import Side
 
 _COUNTED = (
