@@ -46,6 +46,11 @@ def sharply_pooled(features: Tensor, weight: Tensor) -> Tensor:
     return torch.tanh(2.0 * (features @ weight)).amax(1)
 
 
+def filled(features: Tensor, cache: Tensor) -> Tensor:
+    cache.copy_(torch.tanh(features))
+    return features * 2
+
+
 def logarithmic(features: Tensor, weight: Tensor) -> Tensor:
     return torch.tanh(torch.log(features @ weight)).amax(1)
 
@@ -141,6 +146,26 @@ def test_a_graph_that_is_what_its_operators_make_asks_for_these(tmp_path: Path) 
     )
     first = opscope.compare(run, golden).document.findings[0]
     assert (first.op, first.source) == ("aten::mul.Tensor", line("2.0 * (features"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_check_accuses_and_comparison_does_not_judge_is_said(tmp_path: Path) -> None:
+    def program(to: Path, backend: Any, **options: Any) -> Path:
+        torch.manual_seed(0)
+        torch.compiler.reset()
+        made = filled if backend is None else torch.compile(filled, backend=backend)
+        with opscope.record(to, values="none", **options):
+            made(torch.ones(4, 8) / 3, torch.zeros(4, 8))
+        return to
+
+    golden = program(tmp_path / "golden", None)
+    run = program(tmp_path / "run", replacing(torch.sigmoid), check=True)
+    document = opscope.compare(run, golden).document
+    assert "compiled::graph_0_0" not in {finding.op for finding in document.findings}
+    said = [text for text in document.summary["warnings"] if "--check of target" in text]
+    assert said == [
+        f"--check of target accuses compiled::graph_0_0, which does not show here: opscope scan {run}"
+    ]
 
 
 def test_the_operators_of_a_graph_that_runs_them_are_compared(tmp_path: Path) -> None:

@@ -53,23 +53,36 @@ def inside(pairing: Pairing, graph: int) -> Cause:
     return _unknown(side, plain)
 
 
-def _deviating(side: Side, graph: int) -> tuple[dict[str, Any], ...] | None:
-    """The nodes that a check of this graph, in whichever execution, saw deviate when they alone are
-    compiled, none where the whole does; None where no check accuses it.
+def accused_graphs(side: Side) -> list[tuple[int, tuple[dict[str, Any], ...]]]:
+    """The calls of graphs that a check accuses, each with the nodes that deviate when they alone
+    are compiled, none where the whole graph does.
     """
-    calls = side.calls
     judged = [row for row in records(side.run, "judgements") if row.kind == MISMATCH]
     processes, indices = (
         np.array([getattr(row, name) for row in judged], dtype=np.int64)
         for name in ("process", "index")
     )
-    places = place_of(keys_of(processes, indices), calls.key).tolist()
-    for row, place in zip(judged, places, strict=True):
-        if place >= 0 and all(
-            column[place] == column[graph] for column in (calls.rank, calls.op, calls.phase)
-        ):
-            return tuple(nodes_of(row.sample))
-    return None
+    places = place_of(keys_of(processes, indices), side.calls.key).tolist()
+    return [
+        (place, tuple(nodes_of(row.sample)))
+        for row, place in zip(judged, places, strict=True)
+        if place >= 0
+    ]
+
+
+def _deviating(side: Side, graph: int) -> tuple[dict[str, Any], ...] | None:
+    """The nodes that a check of this graph, in whichever execution, accuses; None where none
+    does.
+    """
+    alike = (side.calls.rank, side.calls.op, side.calls.phase)
+    return next(
+        (
+            nodes
+            for place, nodes in accused_graphs(side)
+            if all(column[place] == column[graph] for column in alike)
+        ),
+        None,
+    )
 
 
 def _repeated(side: Side, graph: int) -> NDArray[np.bool_]:
