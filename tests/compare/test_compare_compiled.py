@@ -42,14 +42,27 @@ def pooled(features: Tensor, weight: Tensor) -> Tensor:
     return torch.tanh(features @ weight).amax(1)
 
 
-def recorded(to: Path, backend: Any) -> Path:
-    """Three steps of a training without modules, compiled unless the back end is None."""
+def sharply_pooled(features: Tensor, weight: Tensor) -> Tensor:
+    return torch.tanh(2.0 * (features @ weight)).amax(1)
+
+
+def filled(features: Tensor, cache: Tensor) -> Tensor:
+    cache.copy_(torch.tanh(features))
+    return features * 2
+
+
+def logarithmic(features: Tensor, weight: Tensor) -> Tensor:
+    return torch.tanh(torch.log(features @ weight)).amax(1)
+
+
+def recorded(to: Path, compiler: Any, function: Any = pooled, **options: Any) -> Path:
+    """Three steps of a training without modules, compiled unless there is no back end."""
     torch.manual_seed(0)
     weight = torch.randn(8, 8, requires_grad=True)
     batches = torch.randn(3, 4, 10, 8)
-    made = pooled if backend is None else torch.compile(pooled, backend=backend)
+    made = function if compiler is None else torch.compile(function, backend=compiler)
     torch.compiler.reset()
-    with opscope.record(to, values="none"):
+    with opscope.record(to, values="none", **options):
         for batch in batches:
             made(batch, weight).square().mean().backward()
             with torch.no_grad():
@@ -85,6 +98,87 @@ def test_the_graph_that_makes_something_else_is_named(
     first = beside_eager(tmp_path, aot_autograd(**compilers)).document.findings[0]
     assert (first.op, first.phase, first.step) == ("compiled::graph_0_0", phase, 0)
     assert first.confidence == "suspected"
+
+
+def replacing(other: Any) -> Any:
+    """A back end whose hidden code takes another function for tanh."""
+
+    def backend(module: torch.fx.GraphModule, inputs: Any) -> Any:
+        for node in module.graph.nodes:
+            if node.target is torch.tanh:
+                node.target = other
+        module.recompile()
+        return hidden(module, inputs)
+
+    return backend
+
+
+def line(words: str) -> str:
+    """FILE:LINE of the line of this file that holds these words first."""
+    lines = Path(__file__).read_text().splitlines()
+    return f"{__file__}:{1 + next(i for i, text in enumerate(lines) if words in text)}"
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("check", [True, False])
+def test_what_a_check_saw_deviate_is_named_inside_the_graph(tmp_path: Path, *, check: bool) -> None:
+    golden = recorded(tmp_path / "golden", None)
+    run = recorded(tmp_path / "run", replacing(torch.sigmoid), check=check)
+    first = opscope.compare(run, golden).document.findings[0]
+    assert (first.op, first.phase, first.step) == ("compiled::graph_0_0", "forward", 0)
+    if check:
+        assert first.source == line("return torch.tanh(features")
+        assert "so it is when only tanh at" in first.reasons[1]
+        assert "command" not in first.evidence[0]
+    else:
+        assert first.evidence[0]["command"] == "opscope run --check -- CMD"
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_graph_that_is_what_its_operators_make_asks_for_these(tmp_path: Path) -> None:
+    golden = recorded(tmp_path / "golden", None)
+    run = recorded(tmp_path / "run", hidden, check=True, function=sharply_pooled)
+    first = opscope.compare(run, golden).document.findings[0]
+    assert first.op == "compiled::graph_0_0"
+    assert first.evidence[0]["command"] == "opscope run --backend graph_0_0=eager -- CMD"
+    run = recorded(
+        tmp_path / "interpreted", hidden, backend="graph_0_0=eager", function=sharply_pooled
+    )
+    first = opscope.compare(run, golden).document.findings[0]
+    assert (first.op, first.source) == ("aten::mul.Tensor", line("2.0 * (features"))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_a_check_accuses_and_comparison_does_not_judge_is_said(tmp_path: Path) -> None:
+    def program(to: Path, backend: Any, **options: Any) -> Path:
+        torch.manual_seed(0)
+        torch.compiler.reset()
+        made = filled if backend is None else torch.compile(filled, backend=backend)
+        with opscope.record(to, values="none", **options):
+            made(torch.ones(4, 8) / 3, torch.zeros(4, 8))
+        return to
+
+    golden = program(tmp_path / "golden", None)
+    run = program(tmp_path / "run", replacing(torch.sigmoid), check=True)
+    document = opscope.compare(run, golden).document
+    assert "compiled::graph_0_0" not in {finding.op for finding in document.findings}
+    said = [text for text in document.summary["warnings"] if "--check of target" in text]
+    assert said == [
+        f"--check of target accuses compiled::graph_0_0, which does not show here: opscope scan {run}"
+    ]
+
+
+def test_the_operators_of_a_graph_that_runs_them_are_compared(tmp_path: Path) -> None:
+    assert not beside_eager(tmp_path, "eager").document.findings
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_is_not_finite_is_named_in_the_second_execution(tmp_path: Path) -> None:
+    golden = recorded(tmp_path / "golden", None)
+    run = recorded(tmp_path / "run", hidden, function=logarithmic)
+    first = opscope.compare(run, golden).document.findings[0]
+    assert (first.op, first.source) == ("aten::log.default", line("torch.log(features"))
+    assert "it is an operator of compiled::graph_0_0, which was executed again" in first.reasons
 
 
 def test_a_graph_that_draws_is_not_held_against_other_draws(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 
+import opscope
 from tests.real.table import (
     FORMULAS,
     MISCOMPILED,
@@ -163,6 +164,32 @@ def test_what_inductor_makes_otherwise_is_named(real: Miscompiled, tmp_path: Pat
     text = (PROGRAMS / f"{real.program}.py").read_text(encoding="utf-8").splitlines()
     assert real.line in text[line - 1]
     assert fails_alone(tmp_path, found[0]["call"])
+
+
+@pytest.mark.skipif(
+    not torch.__version__.startswith("2.13."), reason="what inductor makes differs by release"
+)
+@pytest.mark.parametrize(
+    "real",
+    [
+        each
+        for each in MISCOMPILED
+        if each.program in {"compiled_int8_minimum", "compiled_uint8_abs"}
+    ],
+    ids=lambda real: real.program,
+)
+def test_beside_the_same_program_without_compiler_the_line_is_named(
+    real: Miscompiled, tmp_path: Path
+) -> None:
+    program = PROGRAMS / f"{real.program}.py"
+    checked(tmp_path, program)
+    words = [sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / "eager")]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_COMPILE_DISABLE": "1"}
+    subprocess.run([*words, "--", sys.executable, str(program)], env=environment, check=True)
+    first = opscope.compare(tmp_path / "run", tmp_path / "eager").document.findings[0]
+    line = int(str(first.source).rpartition(":")[2])
+    assert real.line in program.read_text(encoding="utf-8").splitlines()[line - 1]
+    assert any(reason.startswith("so it is when only") for reason in first.reasons)
 
 
 @pytest.mark.skipif(

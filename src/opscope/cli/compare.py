@@ -33,12 +33,17 @@ NOISE = (
     "A third run that differs from golden in rounding alone (other threads, another order of a "
     "batch): by how much the target drifts away over the steps is held against its."
 )
+EXPORT = (
+    "model.pt2 of torch.export: executed on what the model of the run was given, and compared with "
+    "it; the run is an inference, recorded with --values full. Needs --trust."
+)
+TRUST = "Load the file of --export, which executes code that it holds."
 FAIL_ON = "Exit 1 for any finding, only for those where values part, or never."
 
 
 def compare(  # noqa: PLR0913 - one for each option
     target: str,
-    golden: str,
+    golden: str | None = None,
     /,
     *,
     json: Json = False,
@@ -61,6 +66,8 @@ def compare(  # noqa: PLR0913 - one for each option
     ] = "stored",
     metric: Annotated[list[str] | None, Parameter(help=OWN_METRIC)] = None,
     fail_on: Annotated[Literal["any", "divergence", "never"], Parameter(help=FAIL_ON)] = "any",
+    export: Annotated[Path | None, Parameter(help=EXPORT)] = None,
+    trust: Annotated[bool, Parameter(negative=[], help=TRUST)] = False,
     executor: Engine = None,
     selection: Selected = EVERYTHING,
 ) -> int:
@@ -72,7 +79,7 @@ def compare(  # noqa: PLR0913 - one for each option
     Parameters
     ----------
     target
-        The run under suspicion, or any known dump.
+        The run under suspicion, or any known dump; with --export the one to trust.
     golden
         The run to trust.
     """
@@ -81,6 +88,7 @@ def compare(  # noqa: PLR0913 - one for each option
     from opscope.engine.executors import executor_of
     from opscope.formats.registry import open_run
 
+    target, golden = _sides(target, golden, export, trust=trust)
     if executor is not None and (output is not None or metric):
         raise UsageError(
             "--executor sends back findings, no rows: it goes with neither -o nor --metric"
@@ -130,6 +138,28 @@ def compare(  # noqa: PLR0913 - one for each option
                 "out; a .csv holds all"
             )
     return exit_code(document, fail_on=fail_on)
+
+
+def _sides(target: str, golden: str | None, export: Path | None, *, trust: bool) -> tuple[str, str]:
+    """The paths of both runs; that of an exported program is recorded first."""
+    if export is None and golden is not None:
+        return target, golden
+    if export is None or golden is not None:
+        raise UsageError(
+            "give TARGET and GOLDEN, or --export model.pt2 --trust and the run of the eager model"
+        )
+    if not trust:
+        raise UsageError(
+            f"--export {export}: torch.export.load unpickles, which executes what the file says; "
+            "add --trust if you know where it comes from"
+        )
+    from opscope.formats.registry import open_run
+    from opscope.replay.exported import record_exported
+    from opscope.run.remote import is_url
+
+    run = Path("runs", target.rstrip("/").rpartition("/")[2]) if is_url(target) else Path(target)
+    beside = run.with_name(f"{run.name}-{export.stem}")
+    return str(record_exported(export, open_run(target), beside)), target
 
 
 def _with_metrics(

@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.compare.cause.batch_size import without_batch
+from opscope.compare.cause.causes import ARRIVED, Cause
 from opscope.compare.cause.compiled_graphs import with_graphs
 from opscope.compare.cause.degrees import across_degrees
 from opscope.compare.cause.levels import sure_of_levels
-from opscope.compare.cause.origins import ARRIVED, Cause, Search
+from opscope.compare.cause.origins import Search
 from opscope.compare.cause.regions import judged
 from opscope.compare.pair.across_frameworks import pair_frameworks
 from opscope.compare.pair.alignment import Match, align

@@ -181,10 +181,14 @@ def _others(findings: Sequence[Finding], document: Document, here: Path) -> Iter
 
 
 def _next(document: Document) -> str | None:
-    """The command to type next; what is printed can be pasted into a shell."""
+    """The command to type next; what is printed can be pasted into a shell, but for the program's
+    own command (CMD).
+    """
     finding = next((found for found in document.findings if found.call is not None), None)
     if finding is None or finding.call is None:
         return None
+    if _evidence(finding).get("command"):
+        return str(_evidence(finding)["command"])
     side = 1 if _evidence(finding).get("side") == "golden" else 0
     return (
         f"opscope show {shlex.quote(document.runs[side])} "

@@ -4,11 +4,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from opscope.questions.compiled_nodes import (
+    DEVIATES,
+    MISMATCH,
+    last_of,
+    node_words,
+    nodes_of,
+    sample_of,
+)
 from opscope.questions.findings import Accusation
 from opscope.questions.tables import filled, keys_of
 from opscope.run.query import columns, records
@@ -121,7 +129,7 @@ def recorded_judgements(run: Run) -> list[Accusation]:
                 _words(row.kind, row.substitute, row.sample),
                 *_sample_words(row.sample),
                 *_replaced_words(row.sample),
-                *_node_words(row.sample),
+                *node_words(nodes_of(row.sample)),
             ),
             confidence=_confidence(row.kind, row.sample),
             evidence={
@@ -130,11 +138,11 @@ def recorded_judgements(run: Run) -> list[Accusation]:
                 "tolerance": row.tolerance,
                 "sample": row.sample,
                 "inside": _names(row.sample, "inside"),
-                **({"inputs_kept": True} if _sample(row.sample).get("window") else {}),
+                **({"inputs_kept": True} if sample_of(row.sample).get("window") else {}),
             },
             judged=False,
-            source=_last_node(row.sample, "source"),
-            module=_last_node(row.sample, "module"),
+            source=last_of(nodes_of(row.sample), "source"),
+            module=last_of(nodes_of(row.sample), "module"),
         )
         for row in records(run, "judgements")
     ]
@@ -146,7 +154,7 @@ def _confidence(kind: str, sample: str | None) -> str:
     """
     if kind == "nondeterminism":
         return "proven"
-    found = _sample(sample)
+    found = sample_of(sample)
     return (
         "suspected"
         if found.get("differences")
@@ -157,11 +165,11 @@ def _confidence(kind: str, sample: str | None) -> str:
 def _words(kind: str, substitute: str | None, sample: str | None) -> str:
     if kind == "nondeterminism":
         return "the same inputs gave different bits when the call was run again"
-    if kind == "compiled-mismatch":
-        return "compiled code gives other results than the graph's own operators"
-    if _sample(sample).get("differences"):
+    if kind == MISMATCH:
+        return DEVIATES
+    if sample_of(sample).get("differences"):
         return "its gradient formula is not the derivative of its results"
-    what = "the gradient by its own formula" if _sample(sample).get("gradient") else ""
+    what = "the gradient by its own formula" if sample_of(sample).get("gradient") else ""
     return (
         f"{what} differs from {substitute or 'its substitute'} by more than the tolerance".strip()
     )
@@ -174,48 +182,17 @@ def _replaced_words(sample: str | None) -> tuple[str, ...]:
     )
 
 
-def _node_words(sample: str | None) -> tuple[str, ...]:
-    """Which nodes of a graph deviate when they alone are compiled, and where they come from."""
-    nodes = _nodes(sample)
-    if not nodes:
-        return ()
-    places = dict.fromkeys(str(each["source"]) for each in nodes if each.get("source"))
-    names = ", ".join(str(each.get("op")) for each in nodes[:5])
-    more = f" and {len(nodes) - 5} more" if len(nodes) > 5 else ""
-    at = f" at {', '.join(list(places)[:3])}" if places else ""
-    return (f"so it is when only {names}{more}{at} are compiled"[:400],)
-
-
-def _last_node(sample: str | None, fact: str) -> str | None:
-    """What is known of the node whose result is the deviating one."""
-    return next((str(each[fact]) for each in reversed(_nodes(sample)) if each.get(fact)), None)
-
-
-def _nodes(sample: str | None) -> list[dict[str, Any]]:
-    found = _sample(sample).get("nodes")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-
-
 def _names(sample: str | None, key: str) -> list[str]:
     """Operators that a judgement names under this key."""
-    found = _sample(sample).get(key)
+    found = sample_of(sample).get(key)
     return [str(name) for name in found] if isinstance(found, list) else []
-
-
-def _sample(text: str | None) -> dict[str, Any]:
-    """What a judgement tells beyond its columns; nothing where that cannot be read."""
-    try:
-        found = msgspec.json.decode(text or "null")
-    except msgspec.DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
 
 
 def _sample_words(sample: str | None) -> tuple[str, ...]:
     """Where the worst element of a judged call is and what it should be; nothing when the run does
     not say.
     """
-    found = _sample(sample)
+    found = sample_of(sample)
     if not found.get("worst"):
         return (str(found["reason"])[:300],) if found.get("reason") else ()
     place = (

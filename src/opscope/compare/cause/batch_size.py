@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.origins import ARGUMENT, ARRIVED, Cause
+from opscope.compare.cause.causes import ARGUMENT, ARRIVED, Cause
 from opscope.compare.pair.tensors import SHAPE
 from opscope.compare.side.hashes import hash_of
 from opscope.compare.side.records import tensor_records

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.origins import OTHERWISE, Cause
-from opscope.compare.pair.meetings import Meetings, meet
+from opscope.compare.cause.causes import Cause
+from opscope.compare.cause.inside_graphs import inside
+from opscope.compare.cause.parted_calls import first_parted
 from opscope.compare.pair.unpaired import half_compiled
-from opscope.compare.side.columns import ABSENT, NONE
+from opscope.compare.side.columns import NONE, OPERATOR, place_of
+from opscope.compare.side.hashes import mixed
 from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import COMPILED
+from opscope.questions.tables import keys_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,75 +25,60 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
-AMPLIFIED = 16.0  # limits by which results may be apart of inputs that are apart by one at most
-PARTED = "opscope run --check holds what is compiled against the operators it is made of"
-
 
 def with_graphs(pairing: Pairing, causes: list[Cause]) -> list[Cause]:
     """The causes, from the first graph on in which a target that was compiled parts from golden,
     which was not: that graph, in place of graphs before it and of all that comes after.
 
     Graphs are not judged where golden draws random numbers that the target does not: compiled code
-    draws others.
+    draws others. Nor are those that run operators: these are compared as any.
     """
     if pairing.between is not None or not half_compiled(pairing) or _draws_inside(pairing):
         return causes
     side = pairing.target
     graphs = side.which(side.calls.op, lambda op: op.startswith(COMPILED))
-    call = _first_parted(pairing, graphs)
+    call = first_parted(pairing, graphs & ~_told_whole(side, graphs))
     if call is None:
         return causes
     kept = [cause for cause in causes if 0 <= cause.target < call and not graphs[cause.target]]
-    return [*kept, Cause(OTHERWISE, call, NONE, sure=False, words=(PARTED,))]
+    return [*kept, inside(pairing, call)]
+
+
+def _told_whole(side: Side, graphs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Graphs of which recorded calls inside made every result, of nothing but what went into the
+    graph and what such calls made.
+    """
+    calls, tensors = side.calls, side.tensors
+    around = _graph_around(side, graphs)[tensors.call]
+    own, inner = graphs[tensors.call], around >= 0
+    graph = np.where(own, tensors.call, around)
+    state = mixed(graph.astype(np.uint64), tensors.version.astype(np.uint64))
+    operators = inner & (calls.level[tensors.call] == OPERATOR)
+    made, given = operators & tensors.output, own & ~tensors.output
+    known = np.unique(state[made | given])
+    read = np.unique(state[(made & (tensors.nan >= 0)) | given])
+    untold = own & tensors.output & ~np.isin(state, read)
+    untold |= operators & ~tensors.output & ~np.isin(state, known)
+    found = np.zeros(len(calls), dtype=np.bool_)
+    found[around[made]] = True
+    found[graph[untold]] = False
+    return found
+
+
+def _graph_around(side: Side, graphs: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """The innermost graph around each call, NONE where there is none."""
+    calls = side.calls
+    parent = np.where(
+        calls.parent >= 0, place_of(keys_of(calls.process, calls.parent), calls.key), NONE
+    )
+    found, at = np.full(len(calls), NONE), parent
+    while (at >= 0).any():
+        found = np.where((found < 0) & (at >= 0) & graphs[at], at, found)
+        at = np.where((found < 0) & (at >= 0), parent[at], NONE)
+    return found
 
 
 def _draws_inside(pairing: Pairing) -> bool:
     side = pairing.golden
     random = side.which(side.calls.op, lambda op: traits_of(op).random)
     return bool((random & side.calls.leaf & (pairing.match.golden < 0)).any())
-
-
-def _first_parted(pairing: Pairing, graphs: NDArray[np.bool_]) -> int | None:
-    side, golden = pairing.target, pairing.golden
-    if not graphs.any():
-        return None
-    mine = (graphs | side.calls.leaf)[side.tensors.call] & (side.tensors.nan >= 0)
-    theirs = golden.calls.leaf[golden.tensors.call] & (golden.tensors.nan >= 0)
-    meetings = meet(pairing, (np.flatnonzero(mine), np.flatnonzero(theirs)))
-    unmet = meetings.unmet(0), meetings.unmet(0, AMPLIFIED)
-    for call in np.flatnonzero(graphs).tolist():
-        first, last = np.searchsorted(side.tensors.call, [call, call + 1]).tolist()
-        rows = np.arange(first, last)
-        given, made = rows[~side.tensors.output[rows]], rows[side.tensors.output[rows]]
-        if not unmet[0][given].any() and unmet[1][_told(pairing, meetings, given, made)].any():
-            return call
-    return None
-
-
-def _told(
-    pairing: Pairing, meetings: Meetings, given: NDArray[np.int64], made: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """The results of a graph that its operators would make too, and that tell.
-
-    Left out are what it writes in place, which operators may write in parts that nobody reads
-    whole; integers that come of other numbers, by which ties are broken; and what is rounding
-    alone beside the largest of its results, or of what it is given where those are zeros.
-    """
-    side, golden = pairing.target, pairing.golden
-    tensors, partner = side.tensors, meetings.partner[0]
-    reach = _reach(side)
-    written = np.isin(tensors.storage[made], tensors.storage[given])
-    whole = tensors.min_int != ABSENT
-    chosen = made[~written & (~whole[made] | bool(whole[given].all()))]
-    largest = np.nanmax(np.r_[reach[made], 0.0]) or np.nanmax(np.r_[reach[given], 0.0])
-    nearest = np.where(partner[chosen] >= 0, _reach(golden)[partner[chosen]], np.inf)
-    unsound = tensors.nan[chosen] + tensors.pos_inf[chosen] + tensors.neg_inf[chosen] > 0
-    tiny = np.fmax(reach[chosen], nearest) <= meetings.limit[0][chosen] * largest
-    found: NDArray[np.int64] = chosen[unsound | ~tiny]
-    return found
-
-
-def _reach(side: Side) -> NDArray[np.float64]:
-    """The largest magnitude of each row."""
-    found: NDArray[np.float64] = np.fmax(np.abs(side.tensors.min), np.abs(side.tensors.max))
-    return found

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from opscope.compare.cause.origins import ARRIVED, EXTRA, MISSING, Cause
+from opscope.compare.cause.causes import ARRIVED, EXTRA, MISSING, Cause
 from opscope.compare.pair.equal_results import LEAST
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.side.columns import NONE

@@ -14,9 +14,19 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
+from opscope.compare.cause.causes import (
+    AMPLIFIED,
+    ARGUMENT,
+    ARRIVED,
+    COMPUTED,
+    EXTRA,
+    MISSING,
+    REWIRED,
+    SHAPED,
+    Cause,
+)
 from opscope.compare.cause.collectives import Collectives, Place
 from opscope.compare.cause.flags import Signs
 from opscope.compare.cause.optimizer_updates import Updates
@@ -37,41 +47,16 @@ from opscope.compare.verdict.allowance import Measures, forward_calls
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED, OTHERWISE = (
-    "computed",
-    "arrived",
-    "rewired",
-    "extra",
-    "missing",
-    "argument",
-    "amplified",
-    "shaped",
-    "otherwise",
-)
-ROUNDING = 2.0**-24  # of statistics that were taken in float32
+ROUNDING = 2.0**-24  # of float32 statistics
 MAX_CAUSES = 4096
-AGREES = 1e-4  # relative error of a result between frameworks, where its type is fine enough
+AGREES = 1e-4  # relative error between frameworks, where the type is fine enough
 MAX_BEHIND = 2_000
 OTHER_VIEW = "reads the same tensor through another view: transposed, or in another order"
 
 
-class Cause(msgspec.Struct, frozen=True):
-    """One call where a difference begins: target and golden are places in Calls, NONE where that
-    side has none; row in Rows. region: the calls of either side of which it is one.
-    """
-
-    kind: str
-    target: int
-    golden: int
-    row: int = NONE
-    sure: bool = True
-    words: tuple[str, ...] = ()
-    region: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-
-
 class Search:
-    """Finds the causes of a pairing. differing says of two calls' arguments how they differ, ""
-    when they do not; elsewhere are collectives into which ranks that are not here put what differs.
+    """Finds the causes of a pairing. differing says how two calls' arguments differ, "" when they
+    do not; elsewhere: collectives into which ranks that are not here put what differs.
     """
 
     def __init__(
@@ -90,9 +75,8 @@ class Search:
         self._arrived: set[tuple[int, int]] = set()
         self._viewed: set[int] = set()  # views of what arrived unlike
         self._tainted: dict[int, bool] = {}
-        self._free: list[
-            int
-        ] = []  # those that are not, the last call first: a cause before them may change that
+        # those that are not, the last call first: a cause before them may change that
+        self._free: list[int] = []
         self._reordered: set[int] = set()
         self._shapes = Shapes(pairing)
         self._shifted: set[int] = set()  # ranks of which one side drew more random numbers

@@ -18,10 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.crossed_inputs import crossed
-from opscope.compare.cause.gradient_paths import one_sided
-from opscope.compare.cause.left_states import LeftStates
-from opscope.compare.cause.origins import (
+from opscope.compare.cause.causes import (
     ARGUMENT,
     ARRIVED,
     COMPUTED,
@@ -31,6 +28,9 @@ from opscope.compare.cause.origins import (
     REWIRED,
     Cause,
 )
+from opscope.compare.cause.crossed_inputs import crossed
+from opscope.compare.cause.gradient_paths import one_sided
+from opscope.compare.cause.left_states import LeftStates
 from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of
 from opscope.compare.cause.what_matters import (
     CLIPPED,

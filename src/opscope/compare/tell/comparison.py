@@ -20,7 +20,7 @@ from opscope.run.finding import Document, Finding
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opscope.compare.cause.origins import Cause
+    from opscope.compare.cause.causes import Cause
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.verdict.allowance import Measures
     from opscope.compare.verdict.stored_values import Measured

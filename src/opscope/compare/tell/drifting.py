@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.origins import ARRIVED, COMPUTED
+from opscope.compare.cause.causes import ARRIVED, COMPUTED
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.records import call_of, call_records, tensor_records
 from opscope.compare.verdict.drift import (

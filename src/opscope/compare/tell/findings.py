@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.collectives import Collectives
-from opscope.compare.cause.origins import (
+from opscope.compare.cause.causes import (
     AMPLIFIED,
     ARGUMENT,
     ARRIVED,
@@ -25,6 +24,7 @@ from opscope.compare.cause.origins import (
     SHAPED,
     Cause,
 )
+from opscope.compare.cause.collectives import Collectives
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import SHAPE
 from opscope.compare.pair.unpaired import Block, blocks_of
@@ -33,6 +33,7 @@ from opscope.compare.tell.lines import lines_of
 from opscope.compare.verdict.error_analysis import bound_of
 from opscope.judge.agreement import AGREE
 from opscope.operators.catalogue import traits_of
+from opscope.questions.compiled_nodes import last_of
 from opscope.questions.findings import place_of, slot_of
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import open_tables
@@ -205,6 +206,7 @@ class _Book:
             ]
         evidence |= self._errors(cause, measured)
         evidence |= self._lines(cause)
+        evidence |= cause.more
         reasons = [*self._reasons(cause, call, partner)]
         reasons.extend(self._whole_module(cause))
         if "bound" in evidence:
@@ -226,6 +228,11 @@ class _Book:
             reasons=reasons,
             evidence=evidence,
             confidence=_confidence(cause, call, evidence),
+            place={
+                fact: known
+                for fact in ("source", "module")
+                if (known := last_of(cause.more.get("nodes", ()), fact)) is not None
+            },
         )
 
     def _lines(self, cause: Cause) -> dict[str, Any]:
@@ -283,7 +290,7 @@ class _Book:
         )
         return Finding(
             kind=rest["kind"],
-            **place_of(call),
+            **{**place_of(call), **rest.get("place", {})},
             forward=None
             if forward is None
             else Forward(call=forward.name, op=forward.op, source=forward.source),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.compare.cause.inside_graphs import accused_graphs
 from opscope.compare.pair.files import beside_files
 from opscope.compare.pair.levels import LEVEL_WORDS, apart, recorded
 from opscope.compare.pair.pairing import Pairing
@@ -33,7 +34,7 @@ from opscope.compare.verdict.stored_values import Measured
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from opscope.compare.cause.origins import Cause
+    from opscope.compare.cause.causes import Cause
     from opscope.compare.side.columns import Side
 
 _COUNTED = (
@@ -312,6 +313,20 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
             "in golden; they cannot be compared"
         )
     yield from _alone_in_form(pairing)
+    yield from _accused(pairing, causes)
+
+
+def _accused(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
+    """Graphs of the target that a check accuses and no finding tells: results in place, and others
+    that are not held against golden's.
+    """
+    side = pairing.target
+    told = {int(side.calls.op[cause.target]) for cause in causes if cause.target >= 0}
+    calls = [place for place, _ in accused_graphs(side) if int(side.calls.op[place]) not in told]
+    if calls and half_compiled(pairing):
+        path = side.run.info.path
+        named = ", ".join(sorted({side.operator(call) for call in calls})[:_NAMED])
+        yield f"--check of target accuses {named}, which does not show here: opscope scan {path}"
 
 
 def _alone_in_form(pairing: Pairing) -> Iterator[str]:

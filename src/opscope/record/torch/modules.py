@@ -50,6 +50,8 @@ class Modules:
         # Buffers and shards with role and name, of roots learnt since the recorder asked last.
         self.memories: list[tuple[torch.Tensor, str, str]] = []
         self.learnt: list[weakref.ref[torch.nn.Module]] = []  # since the recorder asked last
+        # those met below a model that does not hold them, since it asked last
+        self.strangers: list[weakref.ref[torch.nn.Module]] = []
 
     def path(
         self,
@@ -76,6 +78,7 @@ class Modules:
         )
         path = f"{parent_path}.{name}" if parent_path else name
         self._paths[id(module)] = (weakref.ref(module), path)
+        self.strangers.append(weakref.ref(module))
         return path
 
     def path_of(self, module: object) -> str | None:

@@ -379,6 +379,11 @@ class TorchRecorder:
             if model is not None:
                 self._training.model_learnt(model)
                 self.binding.stacks.read_as(traced_lines(model))
+        strangers, self.modules.strangers = self.modules.strangers, []
+        for reference in strangers:
+            graph = reference()
+            if graph is not None:
+                self.binding.stacks.read_as(traced_lines(graph))
         memories, self.modules.memories = self.modules.memories, []
         for memory in memories:
             self.book.label(*memory)

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is known of the inside of a compiled graph at which two runs part: nodes that `--check` saw
+deviate when they alone are compiled, operators that a second execution recorded; else the recording
+that would tell.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+
+from opscope.compare.cause.causes import OTHERWISE, Cause
+from opscope.compare.cause.parted_calls import first_parted
+from opscope.compare.side.columns import NONE, place_of
+from opscope.operators.spelling import COMPILED
+from opscope.questions.compiled_nodes import DEVIATES, MISMATCH, node_words, nodes_of
+from opscope.questions.tables import keys_of, open_tables
+from opscope.run.query import records
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+CHECK = "opscope run --check"
+UNCHECKED = f"{CHECK} holds what is compiled against the operators it is made of"
+CAPTURED = f"{CHECK} found no other results than those of its own operators, where it looked"
+PACKED = "what was compiled into a package cannot be executed operator by operator"
+PARTS = "what it reads agrees with golden's, and what it makes with nothing there"
+_AGAIN = 'SELECT process, "index" FROM calls WHERE process = ? AND again = ?'
+
+
+def inside(pairing: Pairing, graph: int) -> Cause:
+    """The cause that a graph of the target is where it parts from golden, as far inside as the
+    target's run knows: its place is that of the graph, or of an operator of its second execution.
+    """
+    side = pairing.target
+    plain = Cause(OTHERWISE, graph, NONE, sure=False)
+    nodes = _deviating(side, graph)
+    if nodes is not None:
+        more = {"nodes": nodes} if nodes else {}
+        return msgspec.structs.replace(plain, more=more, words=(DEVIATES, *node_words(nodes)))
+    repeated = _repeated(side, graph)
+    first = first_parted(pairing, repeated & side.calls.leaf)
+    if first is not None:
+        words = f"it is an operator of {side.operator(graph)}, which was executed again"
+        return msgspec.structs.replace(
+            plain, target=first, golden=int(pairing.match.target[first]), words=(words, PARTS)
+        )
+    return _unknown(side, plain)
+
+
+def accused_graphs(side: Side) -> list[tuple[int, tuple[dict[str, Any], ...]]]:
+    """The calls of graphs that a check accuses, each with the nodes that deviate when they alone
+    are compiled, none where the whole graph does.
+    """
+    judged = [row for row in records(side.run, "judgements") if row.kind == MISMATCH]
+    processes, indices = (
+        np.array([getattr(row, name) for row in judged], dtype=np.int64)
+        for name in ("process", "index")
+    )
+    places = place_of(keys_of(processes, indices), side.calls.key).tolist()
+    return [
+        (place, tuple(nodes_of(row.sample)))
+        for row, place in zip(judged, places, strict=True)
+        if place >= 0
+    ]
+
+
+def _deviating(side: Side, graph: int) -> tuple[dict[str, Any], ...] | None:
+    """The nodes that a check of this graph, in whichever execution, accuses; None where none
+    does.
+    """
+    alike = (side.calls.rank, side.calls.op, side.calls.phase)
+    return next(
+        (
+            nodes
+            for place, nodes in accused_graphs(side)
+            if all(column[place] == column[graph] for column in alike)
+        ),
+        None,
+    )
+
+
+def _repeated(side: Side, graph: int) -> NDArray[np.bool_]:
+    """The calls of the second execution of a graph."""
+    calls = side.calls
+    with open_tables(side.run) as tables:
+        rows = tables.rows(_AGAIN, [int(calls.process[graph]), int(calls.index[graph])])
+    pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
+    found: NDArray[np.bool_] = np.isin(calls.key, keys_of(pairs[:, 0], pairs[:, 1]))
+    return found
+
+
+def _unknown(side: Side, plain: Cause) -> Cause:
+    """The graph, with the recording of its program that would tell more."""
+    name = side.operator(plain.target)
+    if name.startswith(f"{COMPILED}package_"):
+        return msgspec.structs.replace(plain, words=(PACKED,))
+    checked = _checked(side, plain.target)
+    if not checked:
+        return msgspec.structs.replace(
+            plain, words=(UNCHECKED,), more={"command": f"{CHECK} -- CMD"}
+        )
+    missed = checked.get("unjudged", {}).get(name)
+    words = CAPTURED if missed is None else f"{CHECK} could not judge it: {missed.get('reason')}"
+    command = f"opscope run --backend {name.removeprefix(COMPILED)}=eager -- CMD"
+    return msgspec.structs.replace(plain, words=(words,), more={"command": command})
+
+
+def _checked(side: Side, graph: int) -> dict[str, Any]:
+    """What checks of the process of this graph came to, nothing where there were none."""
+    process = int(side.calls.process[graph])
+    facts = (each.checked for each in side.run.processes if each.process == process)
+    return next(facts, None) or {}

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Executes an exported program on given inputs and records that, as a process of its own:
+
+python -m opscope.record.torch.exported_program MODEL FOLDER RUN
+
+FOLDER holds a file of tensors for each call, in the order of names; the path of the recording comes
+on stdout, what went wrong in one line on stderr. Loading executes what MODEL says
+(torch.export.load unpickles); whoever starts this trusts it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
+from torch.utils import _pytree as pytree
+
+from opscope.record.join import record
+
+
+def arranged(program: Any, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], Any]:
+    """Positional and named arguments of a program of these tensors, which come in their order; what
+    else it takes was fixed when it was exported.
+
+    Raises ValueError where it takes others.
+    """
+    wanted = [
+        each.arg
+        for each in program.graph_signature.input_specs
+        if each.kind == InputKind.USER_INPUT
+    ]
+    names = [arg.name for arg in wanted if isinstance(arg, TensorArgument)]
+    unknown = [arg for arg in wanted if not isinstance(arg, (TensorArgument, ConstantArgument))]
+    if unknown:
+        raise ValueError(f"it takes a number that is not fixed ({unknown[0].name})")
+    if len(names) != len(tensors):
+        raise ValueError(
+            f"it takes {len(names)} tensors ({', '.join(names)}), and the model's call was given "
+            f"{len(tensors)} by position"
+        )
+    waiting = iter(tensors)
+    leaves = [next(waiting) if isinstance(arg, TensorArgument) else arg.value for arg in wanted]
+    given, named = pytree.tree_unflatten(leaves, program.call_spec.in_spec)
+    return tuple(given), named
+
+
+def execute(model: str, folder: str, run: str) -> Path:
+    """Execute the program once for each file; the path of the recording."""
+    program = torch.export.load(model)
+    module = program.module()
+    calls = [
+        arranged(program, [tensor for _, tensor in sorted(load_file(file).items())])
+        for file in sorted(Path(folder).glob("*.safetensors"))
+    ]
+    with record(run, values="full", keep="all") as recording, torch.no_grad():
+        for given, named in calls:
+            module(*given, **named)
+    return recording.path or Path(run)
+
+
+if __name__ == "__main__":
+    try:
+        print(execute(*sys.argv[1:4]))
+    except Exception as failure:  # noqa: BLE001 - whatever loading and executing it raises is told
+        first = str(failure).strip().partition("\n")[0]
+        sys.exit(f"{type(failure).__name__}: {first}")
