@@ -129,7 +129,7 @@ def _gives_one(graph: torch.fx.Graph) -> bool:
     """Whether a graph gave one value, not several; it gives a tuple of it then, as backends want
     it.
     """
-    output = graph.output_node()
+    *_, output = graph.nodes
     single = not isinstance(output.args[0], (tuple, list))
     output.args = ((output.args[0],),) if single else output.args
     return single

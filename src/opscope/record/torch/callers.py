@@ -109,6 +109,10 @@ def _is_composite(packet: Any, overload: str) -> bool:
     dispatcher's.
     """
     try:
-        return bool(getattr(packet, overload)._can_decompose())
+        found = getattr(packet, overload)
+        key = torch._C.DispatchKey.CompositeImplicitAutograd
+        return key in found.py_kernels or bool(
+            torch._C._dispatch_has_kernel_for_dispatch_key(found.name(), key)
+        )
     except RuntimeError:
         return False

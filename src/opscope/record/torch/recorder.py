@@ -46,6 +46,7 @@ from opscope.record.torch.modules import (
 )
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
+from opscope.record.torch.subclasses import allow_subclasses
 from opscope.record.torch.traced import traced_lines
 from opscope.record.torch.training import Training
 from opscope.record.torch.uncompiled import leave_uncompiled
@@ -91,6 +92,7 @@ class TorchRecorder:
         self._modes = threading.local()
         self._hooks: list[Any] = []
         session.cleanup.enter_context(uncounted(self._hook_numbers))
+        allow_subclasses(session.cleanup)
         self._waits = False  # modes to be taken off once a call is over
         self.beneath = (
             Beneath(session, self.book, self.binding)
