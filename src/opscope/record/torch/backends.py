@@ -74,6 +74,8 @@ class Parting:
     def _parted(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         whole = torch.fx.GraphModule(module, _copied(module.graph))
         nodes = calling(whole.graph)
+        if any(node.op == "call_module" for node in nodes):
+            raise RuntimeError("modules are nodes of it, as torch 2.4 captures them")
         chosen = {node for place, node in enumerate(nodes) if place in self.places}
         for node in nodes:
             _spread(node, chosen)
