@@ -117,11 +117,12 @@ def test_pt_files_are_torchs(name: str, shape: tuple[int, ...], tmp_path: Path) 
     torch = pytest.importorskip("torch")
     from tests.oldest import IS_OLDEST
 
+    if IS_OLDEST and name in {"uint16", "uint32", "uint64"}:
+        pytest.skip("torch 2.4: these are written, but neither loaded as weights nor computed with")
     kind = np.dtype(getattr(ml_dtypes, name, name))
     values = np.arange(int(np.prod(shape))).reshape(shape).astype(kind)
     write_pt(tmp_path / "ours.pt", values)
-    # of unsigned types torch 2.4 thinks no good
-    loaded = torch.load(tmp_path / "ours.pt", weights_only=not IS_OLDEST)
+    loaded = torch.load(tmp_path / "ours.pt", weights_only=True)
     assert (tuple(loaded.shape), str(loaded.dtype)) == (shape, f"torch.{name}")
     assert (
         loaded.to(torch.complex128).flatten().tolist()
