@@ -212,7 +212,8 @@ def no_global_hooks(own: Callable[[], Iterable[int]]) -> Iterator[None]:
 def distributed_tensor() -> Any:
     """The class DTensor where it is loaded, else None; torch 2.4 has it in a private module."""
     homes = (sys.modules.get(f"torch.distributed.{name}") for name in ("tensor", "_tensor"))
-    return next((home.DTensor for home in homes if hasattr(home, "DTensor")), None)
+    found = (getattr(home, "DTensor", None) for home in homes)
+    return next(filter(None, found), None)
 
 
 def shard_of(parameter: torch.Tensor) -> torch.Tensor | None:
