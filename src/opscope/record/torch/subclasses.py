@@ -36,7 +36,7 @@ def allow_subclasses(stack: ExitStack) -> None:
         with torch._C._DisableTorchDispatch():
             return genuine(tensor, cls)
 
-    torch.Tensor.as_subclass = as_subclass  # type: ignore[method-assign]
+    torch.Tensor.as_subclass = as_subclass  # type: ignore[method-assign, assignment]
     stack.callback(restore, torch.Tensor, NAME, as_subclass, genuine)
 
 
