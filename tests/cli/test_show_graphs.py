@@ -8,12 +8,14 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.oldest import COMPILES_AGAIN, not_in_oldest
 from tests.record.hidden_backend import hidden
 from tests.record.recorded import record
 
 from opscope.cli import main
 
 
+@not_in_oldest(COMPILES_AGAIN)
 @pytest.mark.filterwarnings("ignore")
 def test_graphs_breaks_and_recompilations_are_told(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -114,7 +114,7 @@ def ported(weights: Weights, fault: str) -> None:
 
 def without_modules(path: Path, fault: str = "") -> None:
     """The same by functions of weights that are read from a file, where nothing bears a name."""
-    held = {name: one.requires_grad_() for name, one in torch.load(path).items()}
+    held = {name: one.requires_grad_() for name, one in torch.load(path, weights_only=True).items()}
     every = [torch.from_numpy(torch.cat(some).numpy()) for some in zip(*batches(), strict=True)]
     for x, kinds in zip(*(one.split(ROWS) for one in every), strict=True):
         read = F.gelu(x @ held["into"].T) + x

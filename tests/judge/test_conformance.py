@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import numpy as np
 import pytest
+from tests.oldest import IS_OLDEST
 
 from opscope.judge.replayed import Sides, Terms, _tolerance, judge_output
 from opscope.judge.terms import terms_of
@@ -17,6 +18,7 @@ from opscope.judge.tolerance import one_side, tolerance_of
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
+pytestmark = pytest.mark.filterwarnings("ignore:Applying the CPU mse kernel")  # torch 2.4
 
 
 def drawn(*shape: int) -> Any:
@@ -52,6 +54,8 @@ def sides_of(op: str, function: Any, inputs: tuple[Any, ...], dtype: Any) -> tup
     """Another healthy kernel: the sum in float32, or in the other order of the first dimension's
     halves, rounded to the type.
     """
+    if IS_OLDEST and (op, dtype) == ("aten::mse_loss.default", torch.bfloat16):
+        pytest.skip("torch 2.4: no mse_loss of bfloat16")
     low = tuple(each.to(dtype) for each in inputs)
     wide = torch.float32 if dtype is not torch.float32 else torch.float64
     target = function(*(each.to(wide) for each in low)).to(dtype)

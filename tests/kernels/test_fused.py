@@ -18,6 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kernel_arrays import FLOATING, arrays, content, mean_magnitude
+from tests.oldest import IS_OLDEST
 
 from opscope.kernels import reference
 from opscope.kernels.device import fused
@@ -27,6 +28,8 @@ torch = pytest.importorskip("torch")
 if importlib.util.find_spec("triton") is None:
     pytest.skip("triton is in the environment of make interop", allow_module_level=True)
 ON_GPU = torch.cuda.is_available()
+if IS_OLDEST and not ON_GPU:
+    pytest.skip("torch 2.4: Triton 3.0's interpreter miscounts", allow_module_level=True)
 if not ON_GPU:
     os.environ["TRITON_INTERPRET"] = "1"  # read when triton is imported
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.oldest import not_in_oldest
 from tests.repro.single_calls import record
 
 import opscope.repro
@@ -446,6 +447,7 @@ library.impl("native_group_norm_backward", wrong, "CPU", with_keyset=True)
 
 
 @pytest.mark.zoo
+@not_in_oldest("no torch.library.get_kernel")
 def test_shapes_that_lead_a_healthy_kernel_into_foreign_memory_are_no_smaller_case(
     tmp_path: Path,
 ) -> None:
@@ -502,6 +504,7 @@ library.impl("embedding", wrong, "CompositeExplicitAutograd", with_keyset=True)
 
 
 @pytest.mark.zoo
+@not_in_oldest("no torch.library.get_kernel")
 def test_an_exception_that_a_healthy_kernel_raises_too_is_another_failure(tmp_path: Path) -> None:
     (tmp_path / "wrong.py").write_text(RAISES)
     run, call = record("aten::embedding.default", torch.randn(12, 3), torch.tensor([4, 9, 11]))

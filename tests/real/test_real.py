@@ -67,10 +67,10 @@ def checked(tmp_path: Path, *programs: Path, budget: str = "20%") -> list[dict[s
 
 
 def mended(real: Real) -> bool:
+    if real.mended is None or callable(real.mended):
+        return real.mended is not None and real.mended()
     release = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
-    return real.mended is not None and release >= tuple(
-        int(part) for part in real.mended.split(".")
-    )
+    return release >= tuple(int(part) for part in real.mended.split("."))
 
 
 @pytest.mark.parametrize("real", [*REAL, *UNPUBLISHED], ids=lambda real: real.program)
@@ -140,6 +140,8 @@ def bare(op: str) -> str:
     ids=lambda real: real.program,
 )
 def test_one_that_leaves_the_type_is_the_origin_in_any_case(real: Real, tmp_path: Path) -> None:
+    if mended(real):
+        pytest.skip("this torch has mended it")
     assert real.op in {
         finding["op"].rpartition(".")[0]
         for finding in checked(tmp_path, PROGRAMS / f"{real.program}.py")

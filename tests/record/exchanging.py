@@ -19,6 +19,7 @@ import torch
 import torch.distributed as dist
 import torch.distributed._functional_collectives as functional
 
+from tests.oldest import IS_OLDEST
 from tests.record.recorded import Recorded, record
 
 Outputs = list[torch.Tensor]
@@ -234,12 +235,17 @@ def wrong(name: str, op: str, found: Recorded, arrived: list[tuple[float, ...]])
     return bad
 
 
+UNSERVED = ("reduce_scatter", "_reduce_scatter", "alltoall_")  # by gloo in torch 2.4
+
+
 def main(folder: str, rank: str, book: str) -> None:
     dist.init_process_group(
         "gloo", init_method=f"file://{folder}/meet", rank=int(rank), world_size=2
     )
     began = time.monotonic()
     for case, op in CASES.items():
+        if IS_OLDEST and op.partition("::")[2].startswith(UNSERVED):
+            continue
         for waits in (False, True):
             name = f"{case.__name__}({waits=})"
             bare = case(waits=waits)

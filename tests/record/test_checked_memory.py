@@ -71,7 +71,9 @@ def test_an_argument_that_is_only_read_was_changed(tmp_path: Path) -> None:
 
 
 def test_the_program_sees_an_argument_changed_once(tmp_path: Path) -> None:
-    @torch.library.custom_op("opscope_tests::halves", mutates_args=())
+    @torch.library.custom_op(
+        "opscope_tests::halves", mutates_args=(), schema="(Tensor x) -> Tensor"
+    )
     def halves(x: torch.Tensor) -> torch.Tensor:
         y = x * 2
         x.mul_(0.5)

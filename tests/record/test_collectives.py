@@ -21,6 +21,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 
 import opscope
 from opscope.record.torch.operators import describe
+from tests.oldest import IS_OLDEST
 from tests.record.recorded import record
 
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.distributed.*is deprecated:FutureWarning")
@@ -176,12 +177,17 @@ def test_other_parts_of_a_buffer_are_read_meanwhile(tmp_path: Path, *, plain: bo
     assert found.outputs(found.all("aten::add")[0])["0"].max == 15.0
 
 
+@pytest.mark.filterwarnings("ignore:DTensor random operators")  # torch 2.4, of CPUs
 @pytest.mark.usefixtures("alone")
 @pytest.mark.parametrize("plain", [False, True])
 def test_distributed_tensors_are_served_by_torch(tmp_path: Path, *, plain: bool) -> None:
     """torch never asks their handler, which only calls again."""
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.tensor import Shard, distribute_tensor
+
+    if IS_OLDEST:
+        from torch.distributed._tensor import Shard, distribute_tensor
+    else:
+        from torch.distributed.tensor import Shard, distribute_tensor
 
     given: list[float] = []
 

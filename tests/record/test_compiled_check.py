@@ -17,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 import opscope
 from opscope.record.torch.windows import judge
 from opscope.run.finding import Finding
+from tests.oldest import COMPILES_AGAIN, not_in_oldest
 from tests.record.hidden_backend import hidden, hiding
 
 pytestmark = [pytest.mark.filterwarnings("ignore"), pytest.mark.usefixtures("one_process")]
@@ -81,6 +82,7 @@ def test_a_write_that_is_lost_is_one_of_the_inputs_that_the_graph_writes_to(tmp_
     assert "setitem" in found.reasons[2]
 
 
+@not_in_oldest("a module is one node of a graph")
 def test_the_module_of_the_node_is_named(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 2))
     compiled = torch.compile(
@@ -276,6 +278,7 @@ def test_gradients_that_a_compiler_makes_otherwise_are_told(tmp_path: Path) -> N
     assert (found.phase, found.confidence) == ("backward", "proven")
 
 
+@not_in_oldest(COMPILES_AGAIN)
 @pytest.mark.parametrize(("budget", "checked_graphs"), [("0.001%", 1), ("all", 4)])
 def test_later_executions_are_judged_as_far_as_the_one_budget_goes(
     budget: str, checked_graphs: int, tmp_path: Path

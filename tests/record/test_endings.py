@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.oldest import COMPILES_AGAIN, not_in_oldest
 from tests.record.recorded import Recorded, read
 
 pytestmark = pytest.mark.zoo
@@ -290,6 +291,7 @@ def test_ranks_of_torchrun(tmp_path: Path) -> None:
     assert ranks == [0, 1]
 
 
+@not_in_oldest(COMPILES_AGAIN)
 def test_compilation_goes_on(tmp_path: Path) -> None:
     """One graph of one frame, as without opscope; that the losses are the same to the bit is tested
     by the zoo.

@@ -16,6 +16,7 @@ import torch
 from torch import nn
 from torch._dynamo.utils import counters
 
+from tests.oldest import COMPILES_AGAIN, IS_OLDEST, not_in_oldest
 from tests.record.hidden_backend import hidden
 from tests.record.recorded import Recorded, record
 
@@ -66,6 +67,7 @@ def compilations() -> dict[str, Any]:
     return {name: dict(counters[name]) for name in wanted}
 
 
+@not_in_oldest(COMPILES_AGAIN)
 @pytest.mark.parametrize("backend", [hidden, "aot_eager", "eager"], ids=["hidden", "aot", "eager"])
 def test_the_program_does_not_notice(tmp_path: Path, backend: Any) -> None:
     bare = training(backend)
@@ -107,6 +109,7 @@ def test_graphs_are_those_of_the_bare_program(tmp_path: Path) -> None:
     assert bare.count("def forward") == 2
 
 
+@not_in_oldest(COMPILES_AGAIN)
 def test_what_an_earlier_recording_saw_compiled_is_seen_by_the_next(tmp_path: Path) -> None:
     model = nn.Linear(4, 8)
     compiled = torch.compile(model, backend="aot_eager")
@@ -128,6 +131,7 @@ def test_what_an_earlier_recording_saw_compiled_is_seen_by_the_next(tmp_path: Pa
         ]
 
 
+@not_in_oldest("hooks are called from outside of graphs, below a mode for each module")
 def test_hooks_of_the_program_are_in_its_graphs(tmp_path: Path) -> None:
     entered: list[str] = []
 
@@ -166,7 +170,7 @@ def test_every_execution_is_a_call(tmp_path: Path, *, plain: bool) -> None:
     told = found.run.processes[0].torch["graphs"]
     assert told[forward[0].op.removeprefix("compiled::")]["operators"] == 1
     assert any(facts["broken"] for facts in told.values())
-    assert any(facts["reason"] for facts in told.values())
+    assert IS_OLDEST or any(facts["reason"] for facts in told.values())  # torch 2.4 tells none
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -204,6 +208,7 @@ def test_what_a_graph_writes_to_is_its_result(tmp_path: Path, *, plain: bool) ->
     assert found.inputs(after)["0"].version == written.version
 
 
+@not_in_oldest("its graphs drop the check of cholesky")
 def test_an_error_in_a_graph_is_the_programs(tmp_path: Path) -> None:
     def program() -> None:
         def fails(x: torch.Tensor) -> torch.Tensor:

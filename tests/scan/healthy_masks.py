@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 import torch.nn.functional as F
+from tests.oldest import IS_OLDEST
 from tests.scan.healthy import INF, NAN, PROGRAMS, healthy, learn, parameter, train
 from torch import nn
 
@@ -26,6 +28,8 @@ def scaled_dot_product_attention_with_an_empty_row() -> None:
     q = nn.Parameter(torch.randn(1, 2, 4, 8))
     mask = torch.ones(4, 4, dtype=torch.bool).tril()
     mask[0] = False
+    if IS_OLDEST:
+        pytest.skip("torch 2.4: such a row is NaN")
     learn(F.scaled_dot_product_attention(q, q, q, attn_mask=mask).sum(), q)
 
 

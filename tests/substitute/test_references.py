@@ -38,7 +38,10 @@ def test_fused_attention_is_attention(layout: str, groups: int) -> None:
     given = {"scale": 0.3, "atten_mask": mask}
     output, largest, total = references.fused_attention(*laid, 4, layout, **given)
     expected = functional.scaled_dot_product_attention(
-        query, key, value, attn_mask=~mask, scale=0.3, enable_gqa=True
+        query,
+        *(each.repeat_interleave(groups, 1) for each in (key, value)),
+        attn_mask=~mask,
+        scale=0.3,
     )
     torch.testing.assert_close(output, LAYOUTS[layout](expected))
     scores = (query @ key.repeat_interleave(groups, 1).transpose(-1, -2) * 0.3).masked_fill(

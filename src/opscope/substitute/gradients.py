@@ -95,12 +95,14 @@ def of_node(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[Any]:
     are its own.
     """
     node: Any = pairs[0][0].grad_fn
-    incoming: list[torch.Tensor | None] = [None] * len(node._input_metadata)
-    for out, grad in pairs:
-        if out.grad_fn is node:
-            incoming[out.output_nr] = grad
-    found = node(*incoming)
-    return list(found) if isinstance(found, tuple) else [found]
+    found: list[Any] = []
+    hook = node.register_hook(lambda handed, _: found.extend(handed))
+    own = [(out, grad) for out, grad in pairs if out.grad_fn is node]
+    try:
+        torch.autograd.backward([out for out, _ in own], [grad for _, grad in own])
+    finally:
+        hook.remove()
+    return found
 
 
 def put(value: Any, fresh: dict[int, torch.Tensor]) -> Any:

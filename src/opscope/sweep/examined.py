@@ -28,6 +28,7 @@ from opscope.sweep.tasks import Counts, Swept
 LIMIT = 1 << 26  # bytes of a call's tensors
 REPEATS = 4  # calls of one signature: their values differ
 TOLD = 3  # findings of one operator, type and reason
+MAY_ALIAS = getattr(torch.Tag, "maybe_aliasing_or_mutating", None)  # torch 2.4 marks nothing so
 
 
 class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -66,11 +67,7 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _wanted(self, func: Any, args: Any, kwargs: Any) -> bool:
         name = func._schema.name
-        if (
-            func.is_view
-            or torch.Tag.maybe_aliasing_or_mutating in func.tags
-            or traits_of(name).allocates
-        ):
+        if func.is_view or MAY_ALIAS in func.tags or traits_of(name).allocates:
             return False
         if self.pattern and not fnmatch.fnmatchcase(name, self.pattern):
             if torch.Tag.nondeterministic_seeded not in func.tags:  # draws are the sample's own

@@ -115,6 +115,10 @@ def test_pt_files_are_torchs(name: str, shape: tuple[int, ...], tmp_path: Path) 
     side.
     """
     torch = pytest.importorskip("torch")
+    from tests.oldest import IS_OLDEST
+
+    if IS_OLDEST and name in {"uint16", "uint32", "uint64"}:
+        pytest.skip("torch 2.4: these are written, but neither loaded as weights nor computed with")
     kind = np.dtype(getattr(ml_dtypes, name, name))
     values = np.arange(int(np.prod(shape))).reshape(shape).astype(kind)
     write_pt(tmp_path / "ours.pt", values)

@@ -481,9 +481,12 @@ def test_pt_files_are_torchs(values: np.ndarray, tmp_path: Path) -> None:
     from opscope.formats.cann import torchfile
 
     torch = pytest.importorskip("torch")
+    from tests.oldest import IS_OLDEST
+
     with (tmp_path / "x.pt").open("wb") as file:
         torchfile.write(file, values)
-    loaded = torch.load(tmp_path / "x.pt", weights_only=True)
+    # of unsigned types torch 2.4 thinks no good
+    loaded = torch.load(tmp_path / "x.pt", weights_only=not IS_OLDEST)
     assert tuple(loaded.shape) == values.shape
     assert str(loaded.dtype).removeprefix("torch.") == values.dtype.name
     assert (

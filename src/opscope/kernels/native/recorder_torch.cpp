@@ -122,7 +122,7 @@ bool Torch::odd(PyObject* tensor) {
 
 // The same by attributes, for a torch before 2.10.
 bool Torch::dense(PyObject* tensor, Facts& out) {
-    if (attribute(tensor, names_.layout.get()).get() != strided_.get() || truth(attribute(tensor, names_.is_nested.get()).get())) return false;
+    if (odd(tensor)) return false;
     if (!truth(attribute(tensor, names_.is_cpu.get()).get())) return false;
     out.ndim = integers(attribute(tensor, names_.shape.get()).get(), out.shape);
     out.stride_ndim = integers(method(tensor, names_.stride.get()).get(), out.stride);

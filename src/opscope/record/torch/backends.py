@@ -74,6 +74,8 @@ class Parting:
     def _parted(self, module: torch.fx.GraphModule) -> torch.fx.GraphModule:
         whole = torch.fx.GraphModule(module, _copied(module.graph))
         nodes = calling(whole.graph)
+        if any(node.op == "call_module" for node in nodes):
+            raise RuntimeError("modules are nodes of it, as torch 2.4 captures them")
         chosen = {node for place, node in enumerate(nodes) if place in self.places}
         for node in nodes:
             _spread(node, chosen)
@@ -129,7 +131,7 @@ def _gives_one(graph: torch.fx.Graph) -> bool:
     """Whether a graph gave one value, not several; it gives a tuple of it then, as backends want
     it.
     """
-    output = graph.output_node()
+    *_, output = graph.nodes
     single = not isinstance(output.args[0], (tuple, list))
     output.args = ((output.args[0],),) if single else output.args
     return single

@@ -26,6 +26,7 @@ from opscope.record.torch.arrivals import Arrivals
 from opscope.record.torch.aside import PLAIN, TensorBase, aside, plainly, set_aside
 from opscope.record.torch.composed import ONEDNN, Composed, composed, is_composed, readable
 from opscope.record.torch.memory import resolved
+from opscope.record.torch.modules import distributed_tensor
 from opscope.record.torch.operators import describe, straight, takes_tensors, unhindered
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
@@ -561,7 +562,7 @@ def is_wrapper(kind: type) -> bool:
 
 def is_distributed(kind: type) -> bool:
     """Whether a subclass has DTensor's own handler, which torch passes by."""
-    distributed = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    distributed = distributed_tensor()
     return (
         distributed is not None
         and getattr(getattr(kind, "__torch_dispatch__", None), "__func__", kind)

@@ -39,7 +39,8 @@ def called_composite(frame: FrameType | None) -> tuple[str, str] | None:
 
 def _operator_of(frame: FrameType) -> str | None:
     if frame.f_code.co_filename == f"{TORCH}/_ops.py":  # torch.ops.aten.logdet
-        schema = getattr(frame.f_locals.get("self"), "_qualified_op_name", None)
+        packet = frame.f_locals.get("self", frame.f_locals.get("self_"))  # the latter in torch 2.4
+        schema = getattr(packet, "_qualified_op_name", None)
         return _composite(str(schema).rpartition("::")[2]) if schema else None
     name = callee(frame)
     return None if name is None else _composite(name)
@@ -109,6 +110,10 @@ def _is_composite(packet: Any, overload: str) -> bool:
     dispatcher's.
     """
     try:
-        return bool(getattr(packet, overload)._can_decompose())
+        found = getattr(packet, overload)
+        key = torch._C.DispatchKey.CompositeImplicitAutograd
+        return key in found.py_kernels or bool(
+            torch._C._dispatch_has_kernel_for_dispatch_key(found.name(), key)
+        )
     except RuntimeError:
         return False

@@ -295,7 +295,7 @@ def compiled_nodes(outputs: Sequence[Any]) -> Iterator[Any]:
 
 def is_compiled(kind: Any) -> bool:
     """Whether a custom autograd function is what AOTAutograd makes of a graph."""
-    return kind is not None and hasattr(kind, "_aot_id") and hasattr(kind, "backward")
+    return kind is not None and hasattr(kind, "compiled_bw") and hasattr(kind, "backward")
 
 
 def watch_backward(kind: Any, run: Callable[[Callable[..., Any], Any, list[Any]], Any]) -> None:

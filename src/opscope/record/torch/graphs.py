@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from opscope.record.session import Session
 
 MOST_CALLS = 20_000  # of one graph that are named
+UNWRAPPED = "_torchdynamo_orig_callable"  # what torch 2.4 calls in the place of what has it
 
 
 class GraphOperator:
@@ -182,7 +183,9 @@ class Graphs:
         def call_graph(*given: Any) -> Any:
             return graph(*given)
 
-        call_graph.__dict__.update(getattr(compiled, "__dict__", {}))
+        facts = {**getattr(compiled, "__dict__", {})}
+        facts.pop(UNWRAPPED, None)
+        call_graph.__dict__.update(facts)
         leave_uncompiled(call_graph)
         return call_graph
 
@@ -303,7 +306,7 @@ class Graphs:
             self._guarded(self.check.backward, execution, running.index, kept, result)
         if running.suspected and not execution.unsound and kept is not None:
             self._guarded(self.again.backward, execution, running.index, kept, result)
-        if not torch._C._autograd._get_current_graph_task_keep_graph():
+        if not keeps_graph():
             execution.forget()
         return result
 
@@ -319,6 +322,14 @@ class Graphs:
         if not self._told:
             self._told = True
             tell(f"what torch.compile compiles is not recorded: {why}")
+
+
+def keeps_graph() -> bool:
+    """Whether the backward pass under way may be made again; so it is thought where torch does not
+    tell (2.4).
+    """
+    tells = getattr(torch._C._autograd, "_get_current_graph_task_keep_graph", None)
+    return tells is None or bool(tells())
 
 
 def run_backward(previous: Callable[..., Any], node: Any, given: list[Any]) -> Any:

@@ -212,11 +212,18 @@ def no_global_hooks(own: Callable[[], Iterable[int]]) -> Iterator[None]:
             setattr(module_hooks, name, table)
 
 
+def distributed_tensor() -> Any:
+    """The class DTensor where it is loaded, else None; torch 2.4 has it in a private module."""
+    homes = (sys.modules.get(f"torch.distributed.{name}") for name in ("tensor", "_tensor"))
+    found = (getattr(home, "DTensor", None) for home in homes)
+    return next(filter(None, found), None)
+
+
 def shard_of(parameter: torch.Tensor) -> torch.Tensor | None:
     """What this rank holds of a parameter that ranks share (a DTensor), as operators see it; None
     for any other.
     """
-    distributed = getattr(sys.modules.get("torch.distributed.tensor"), "DTensor", None)
+    distributed = distributed_tensor()
     if distributed is None or not isinstance(parameter, distributed):
         return None
     shard = parameter._local_tensor

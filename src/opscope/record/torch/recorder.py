@@ -46,9 +46,10 @@ from opscope.record.torch.modules import (
 )
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
+from opscope.record.torch.subclasses import allow_subclasses
 from opscope.record.torch.traced import traced_lines
 from opscope.record.torch.training import Training
-from opscope.record.torch.uncompiled import leave_uncompiled
+from opscope.record.torch.uncompiled import leave_package_uncompiled, leave_uncompiled
 from opscope.run.arrow import encode_rows
 from opscope.run.contain import contain
 from opscope.run.schema import LEVELS, Stack
@@ -91,6 +92,8 @@ class TorchRecorder:
         self._modes = threading.local()
         self._hooks: list[Any] = []
         session.cleanup.enter_context(uncounted(self._hook_numbers))
+        allow_subclasses(session.cleanup)
+        leave_package_uncompiled(session.cleanup)
         self._waits = False  # modes to be taken off once a call is over
         self.beneath = (
             Beneath(session, self.book, self.binding)

@@ -8,11 +8,18 @@ of what it cannot trace.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from types import FunctionType
 from typing import Any
 
 import torch
+
+from opscope.record.torch.imports import once_imported
+
+MARKS = "set_code_exec_strategy"
+RULES = "torch._dynamo.trace_rules"
 
 
 def leave_uncompiled(*owners: type | Callable[..., Any]) -> None:
@@ -20,12 +27,20 @@ def leave_uncompiled(*owners: type | Callable[..., Any]) -> None:
     call.
     """
     frames: Any = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
-    if not hasattr(frames, "set_code_exec_strategy"):
+    if not hasattr(frames, MARKS):
         return  # a torch before 2.7
     skip = frames._FrameAction.SKIP
     for owner in owners:
         for function in functions(owner):
             frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, skip))
+
+
+def leave_package_uncompiled(stack: ExitStack) -> None:
+    """The same of all of opscope, where this torch cannot be told of single functions. The compiler
+    is not loaded for it.
+    """
+    if not hasattr(getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None), MARKS):
+        once_imported(RULES, lambda: sys.modules[RULES].add("opscope"), stack)
 
 
 def functions(owner: type | Callable[..., Any]) -> Iterator[FunctionType]:
