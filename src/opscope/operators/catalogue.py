@@ -97,11 +97,11 @@ def traits_of(op: str) -> Traits:
 
 
 def is_shipped(op: str) -> bool:
-    """Whether the shipped data answer for an operator: it is torch's own, or its own world's sheets
-    have it. That CANN has a Scale tells nothing of a library's `mylib::scale`.
+    """Whether the shipped data answer for an operator: it is torch's own, or a sheet has it. That
+    CANN has a Scale tells nothing of `mylib::scale`, which a library registered with torch.
     """
-    word, world = word_of(op), world_of(op)
-    sheets = _OWN[world] or SHEETS
+    sheets = _OWN[DISPATCHER] if world_of(op) == DISPATCHER else SHEETS
+    word = word_of(op)
     return namespace(op) in OWN or any(word in sheet(name).rows for name in sheets)
 
 
