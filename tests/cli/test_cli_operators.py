@@ -55,6 +55,26 @@ def test_what_was_told_while_recording_goes_with_the_run(place: Path) -> None:
     assert compared(place)[0] == 0
 
 
+def test_a_program_that_is_killed_leaves_what_it_met(place: Path) -> None:
+    (place / "train.py").write_text(f"{PROGRAM}import os\nos.kill(os.getpid(), 9)\n")
+    line = (*OPSCOPE, "run", "-o", "a", "--operators", "mine.txt")
+    ended((*line, "--", sys.executable, "train.py", 0), place)
+    (file,) = place.glob("a/processes/p-*/operators.json")
+    assert json.loads(file.read_bytes()) == {
+        "version": 1,
+        "operators": {"clilib::noise.default": {"random": True}},
+    }
+
+
+def test_workers_are_told_too(place: Path) -> None:
+    for seed, name in enumerate("ab"):
+        recorded(place, name, seed)
+    assert compared(place, "--executor", "processes:1")[0] == 1
+    code, warnings = compared(place, "--executor", "processes:1", "--operators", "mine.txt")
+    assert code == 0
+    assert "clilib::noise.default: drew other random numbers" in warnings
+
+
 @pytest.mark.parametrize("verb", [("scan", "a"), ("run", "-o", "c"), ("replay", "a")])
 def test_a_file_that_cannot_be_read(place: Path, verb: tuple[str, ...]) -> None:
     write_run(place / "a", place / "model.py")
