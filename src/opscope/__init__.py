@@ -39,6 +39,7 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from opscope.compare.api import compare as compare
     from opscope.formats.registry import open_run as open_run
+    from opscope.operators.declare import declare as declare
     from opscope.record.join import mark_step as mark_step
     from opscope.record.join import record as record
     from opscope.record.join import set_dump as set_dump
@@ -67,6 +68,7 @@ __all__ = [
     "UsageError",
     "__version__",
     "compare",
+    "declare",
     "mark_step",
     "open_run",
     "record",
@@ -84,6 +86,7 @@ _HOMES = {
     "Finding": "opscope.run.finding",
     "Run": "opscope.run.protocol",
     "Selection": "opscope.run.selection",
+    "declare": "opscope.operators.declare",
     "load_ipython_extension": "opscope.integrations.jupyter",  # not in __all__: for %load_ext
     "mark_step": "opscope.record.join",
     "open_run": "opscope.formats.registry",

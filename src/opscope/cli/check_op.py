@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import Json, positive
+from opscope.cli.options import Json, Operators, knowing_file, positive
 from opscope.cli.printing import INCOMPLETE
 from opscope.cli.progress import Progress
 from opscope.errors import UnavailableError, UsageError
@@ -55,6 +55,7 @@ def check_op(
     *,
     junit: Annotated[Path | None, Parameter(help=REPORT)] = None,
     json: Json = False,
+    operators: Operators = None,
     options: Options = AS_IT_IS,
 ) -> int:
     """Sweep an operator over torch's own samples, around vector borders, strided and with special
@@ -84,7 +85,7 @@ def check_op(
         pattern=qualified, dtypes=options.dtype, device=options.device, timeout=options.timeout
     )
     try:
-        with Progress() as progress:
+        with knowing_file(operators), Progress() as progress:
             asked, sweep = names(qualified), partial(sweep_names, plan=plan, progress=progress)
             answers = list(
                 sweep(asked)

@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import note
-from opscope.cli.options import EVERYTHING, Engine, Json, Selected
+from opscope.cli.options import EVERYTHING, Engine, Json, Operators, Selected, knowing_file
 from opscope.cli.printing import INCOMPLETE, tell_page
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
@@ -69,6 +69,7 @@ def compare(  # noqa: PLR0913 - one for each option
     export: Annotated[Path | None, Parameter(help=EXPORT)] = None,
     trust: Annotated[bool, Parameter(negative=[], help=TRUST)] = False,
     executor: Engine = None,
+    operators: Operators = None,
     selection: Selected = EVERYTHING,
 ) -> int:
     """Align two runs, whatever wrote them, and name the operator where they part.
@@ -106,7 +107,7 @@ def compare(  # noqa: PLR0913 - one for each option
         noise=None if noise_run is None else open_run(noise_run),
     )
     comparison = None
-    with executor_of(executor) as pool, Progress() as progress:
+    with knowing_file(operators), executor_of(executor) as pool, Progress() as progress:
         sides = open_run(target), open_run(golden)
         if pool is None:
             comparison = ask(*sides, policy, progress=progress)

@@ -7,6 +7,7 @@ import re
 import shutil
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -24,6 +25,24 @@ Python = Annotated[
     ),
 ]
 Json = Annotated[bool, Parameter(help="One JSON document on stdout, and nothing else there.")]
+
+
+Operators = Annotated[
+    Path | None,
+    Parameter(
+        name="--operators",
+        help="File that says what operators are: a line each, its name and its traits; it "
+        "overrules what opscope knows.",
+    ),
+]
+
+
+def knowing_file(operators: Path | None) -> AbstractContextManager[None]:
+    """A block in which what a file of operators says counts; UsageError where it cannot be read."""
+    from opscope.operators.declare import read_operators
+    from opscope.operators.told import knowing
+
+    return nullcontext() if operators is None else knowing(declared=read_operators(operators))
 
 
 Engine = Annotated[

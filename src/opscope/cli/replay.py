@@ -16,9 +16,11 @@ from opscope.cli.options import (
     EVERYTHING,
     Allowed,
     Json,
+    Operators,
     Python,
     Selected,
     interpreter,
+    knowing_file,
     lasting,
     positive,
 )
@@ -58,6 +60,7 @@ class ReplayOptions:
         ),
     ] = ()
     allowed: Allowed = ()
+    operators: Operators = None
 
 
 RESULTS = "Directory for results, where an interrupted replay goes on."
@@ -104,7 +107,7 @@ def replay(
     )
     opened, wanted = open_run(run), selection.selection()
     try:
-        with Progress() as progress:
+        with knowing_file(options.operators), Progress() as progress:
             lines = list(
                 replay_calls(opened, selection=wanted, plan=plan, output=output, progress=progress)
             )

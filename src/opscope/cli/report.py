@@ -14,7 +14,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import note
-from opscope.cli.options import EVERYTHING, Selected
+from opscope.cli.options import EVERYTHING, Operators, Selected, knowing_file
 from opscope.cli.printing import completeness, say
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
@@ -29,7 +29,7 @@ REDACT = "What the page leaves out: sources, paths, values, or several by commas
 COLOUR = "SQL over the columns of calls and tensors to colour the timeline by, too: log2(abs(max))."
 
 
-def report(
+def report(  # noqa: PLR0913 - one for each option
     run: str,
     /,
     *golden: str,
@@ -47,6 +47,7 @@ def report(
     ] = None,
     redact: Annotated[str, Parameter(help=REDACT)] = "",
     colour: Annotated[str | None, Parameter(help=COLOUR)] = None,
+    operators: Operators = None,
     selection: Selected = EVERYTHING,
 ) -> int:
     """Write one HTML file with what was found and what led to it, to open or to attach anywhere;
@@ -76,7 +77,7 @@ def report(
 
         made: Iterable[str] = trace(opened, redact=left_out)
     else:
-        with Progress() as progress:
+        with knowing_file(operators), Progress() as progress:
             if goldens:
                 names = [(run, one) for one in golden]
                 documents, text = _of_several(opened, goldens, names, wanted, progress)

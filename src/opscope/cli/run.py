@@ -14,6 +14,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import note, report_bug
+from opscope.cli.options import knowing_file
 from opscope.cli.printing import tell_page
 from opscope.cli.status import status_line
 from opscope.errors import OpscopeError, UsageError
@@ -102,7 +103,8 @@ def run(
         conclude(first, config.selection.ops)
     result = launch(config, command, beside=status_line if status else nullcontext)
     try:
-        document = conclude(result, config.selection.ops, earlier=beside)
+        with knowing_file(None if config.operators is None else Path(config.operators)):
+            document = conclude(result, config.selection.ops, earlier=beside)
         if config.layout is not None and document is not None and document.complete:
             _write_layout(result.run, config.layout, settings)
         if json_file is not None and document is not None:

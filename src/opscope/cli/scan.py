@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from cyclopts import Parameter
 
-from opscope.cli.options import EVERYTHING, Engine, Json, Selected
+from opscope.cli.options import EVERYTHING, Engine, Json, Operators, Selected, knowing_file
 from opscope.cli.printing import INCOMPLETE, tell_page
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
@@ -38,6 +38,7 @@ def scan(  # noqa: PLR0913 - the options of the verb
     fail_on: Annotated[Literal["any", "reached"], Parameter(help=FAIL_ON)] = "any",
     show_hidden: Annotated[bool, Parameter(help=SHOW_HIDDEN, negative=())] = False,
     executor: Engine = None,
+    operators: Operators = None,
     selection: Selected = EVERYTHING,
 ) -> int:
     """Name the first overflow, NaN or Inf of a run: its origin, what spread it, what hid it, and
@@ -60,7 +61,7 @@ def scan(  # noqa: PLR0913 - the options of the verb
         raise UsageError("--json and --annotate exclude one another")
     if output is not None:
         check_ending(output)
-    with executor_of(executor) as pool, Progress() as progress:
+    with knowing_file(operators), executor_of(executor) as pool, Progress() as progress:
         document = ask(
             open_run(run),
             selection=selection.selection(),

@@ -22,6 +22,7 @@ from opscope.compare.cause.causes import ARRIVED, Cause
 from opscope.compare.cause.compiled_graphs import with_graphs
 from opscope.compare.cause.degrees import across_degrees
 from opscope.compare.cause.levels import sure_of_levels
+from opscope.compare.cause.library_draws import without_library_draws
 from opscope.compare.cause.origins import Search
 from opscope.compare.cause.regions import judged
 from opscope.compare.pair.across_frameworks import pair_frameworks
@@ -46,6 +47,7 @@ from opscope.compare.verdict.allowance import graded, measure
 from opscope.compare.verdict.stored_values import Measured, measure_values
 from opscope.formats.registry import open_run
 from opscope.questions.findings import wants_finding
+from opscope.questions.told_operators import knowing_of
 from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
 from opscope.run.protocol import Run
@@ -91,8 +93,15 @@ def compare(
     neither.
     """
     chosen = Policy() if policy is None else policy
-    told = percent(progress, "compare")
-    pairing = pair_runs(open_run(target), open_run(golden), chosen, told)
+    sides = open_run(target), open_run(golden)
+    with knowing_of(*sides) as remarks:
+        return _compared(sides, chosen, remarks, percent(progress, "compare"))
+
+
+def _compared(
+    sides: tuple[Run, Run], chosen: Policy, remarks: Sequence[str], told: Callable[[int], None]
+) -> Comparison:
+    pairing = pair_runs(*sides, chosen, told)
     measured = Measured({}, {})
     if chosen.values:
         rows, measured = measure_values(pairing)
@@ -100,7 +109,8 @@ def compare(
     told(_MEASURED)
     measures = measure(pairing)
     search = Search(pairing, measures, Arguments(pairing).differing, chosen.elsewhere)
-    causes = without_batch(pairing, sure_of_levels(pairing, search.run()))
+    causes = without_library_draws(pairing, search.run())
+    causes = without_batch(pairing, sure_of_levels(pairing, causes))
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
     pairing, causes = across_degrees(*judged(pairing, causes))
     causes = with_graphs(pairing, causes)
@@ -108,7 +118,7 @@ def compare(
     pairing = msgspec.structs.replace(
         pairing, rows=graded(pairing, measures, _first_causes(pairing, causes))
     )
-    document = _document(pairing, causes, measured, chosen)
+    document = _document(pairing, causes, measured, chosen, remarks)
     if chosen.reference is not None:
         document = decide(
             document, pairing, pair_runs(pairing.golden.run, chosen.reference, Policy())
@@ -185,11 +195,16 @@ def _aligned(
 
 
 def _document(
-    pairing: Pairing, causes: Sequence[Cause], measured: Measured, policy: Policy
+    pairing: Pairing,
+    causes: Sequence[Cause],
+    measured: Measured,
+    policy: Policy,
+    remarks: Sequence[str],
 ) -> Document:
     every = () if two_models(pairing) else findings_of(pairing, causes, measured)
     chosen = tuple(finding for finding in every if wants_finding(finding, policy.selection))
     warnings, complete = warnings_of(pairing, measured, causes)
+    warnings = [*warnings, *remarks]
     if policy.mapping is not None:
         warnings = [*warnings, *policy.mapping.unused(pairing.target, pairing.golden)]
     warnings = [*warnings, *unmatched(pairing.target.run, policy.selection)]

@@ -21,6 +21,7 @@ from opscope.compare.tell.findings import MAX_FINDINGS, once
 from opscope.engine.executors import Task, parts
 from opscope.errors import OpscopeError, UsageError
 from opscope.judge.operators import is_collective
+from opscope.operators.told import Rows, declared_rows, knowing
 from opscope.run.finding import Document, Finding
 from opscope.run.progress import nobody, percent
 from opscope.run.selection import Selection
@@ -52,11 +53,12 @@ class Work(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What is asked of each worker."""
+    """What is asked of each worker, and what is declared of operators."""
 
     values: bool = True
     selection: Selection | None = None
     elsewhere: tuple[Place, ...] = ()
+    declared: Rows = {}
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -88,7 +90,10 @@ def compare_by(
     works = list(_works(*sides))
     if chosen.mapping is not None or chosen.reference is not None or chosen.noise is not None:
         raise UsageError("--executor takes no mapping and no third run: leave it out for them")
-    asked, told = Asked(chosen.values, chosen.selection), percent(progress, "compare")
+    asked, told = (
+        Asked(chosen.values, chosen.selection, declared=declared_rows()),
+        percent(progress, "compare"),
+    )
     task = Task(compare_work, Answer, _lost)
     found = parts(executor, task, works, asked, told)
     sent = frozenset(place for answer in found.values() for place in answer.sent)
@@ -147,7 +152,8 @@ def compare_work(task: bytes, asked: bytes) -> bytes:
     )
     try:
         target, golden = map(open_part, work.runs, work.directories)
-        comparison = compare(target, golden, policy)
+        with knowing(declared=wanted.declared):
+            comparison = compare(target, golden, policy)
         findings = comparison.document.findings
         answer = Answer(
             comparison.document,

@@ -5,9 +5,8 @@ under.
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 from opscope.operators.catalogue import traits_of
+from opscope.operators.told import remembered
 
 # Correct results of these need not be alike: random numbers, bases and orders that are not unique,
 # contents of fresh memory.
@@ -19,7 +18,7 @@ UNJUDGED = {
 }
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def kind_of(name: str) -> str:
     """The rule an operator falls under: a key of judge.tolerance's rules; "unknown" is judged most
     leniently.
@@ -40,7 +39,7 @@ def kind_of(name: str) -> str:
     return known.tolerance or implied
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def unjudged_kind(name: str) -> str:
     """Why results of an operator need not be alike: a key of UNJUDGED, or an empty text."""
     known = traits_of(name)

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from opscope.operators.catalogue import family, traits_of
-from opscope.operators.spelling import COLLECTIVE, in_place, world_of
+from opscope.operators.catalogue import family, traits_of, works_in_place
+from opscope.operators.spelling import COLLECTIVE, world_of
+from opscope.operators.told import remembered
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def removes(op: str, *, masked: bool) -> bool:
     """Whether a call leaves out what is not finite on purpose, picks other elements, bounds it or
     puts something else there; masked: it reads a mask of bools.
@@ -33,7 +34,7 @@ HANDS_ON = frozenset(
 )  # give what a functional collective began as their result
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def is_overwritten(op: str, slot: str) -> bool:
     """Whether what this input held before the call cannot show in the result: out= arguments,
     destinations of copy_ and fill_.
@@ -41,7 +42,7 @@ def is_overwritten(op: str, slot: str) -> bool:
     if slot == "kwargs.out" or slot.startswith("kwargs.out."):
         return True
     head = slot.partition(".")[0]
-    return traits_of(op).overwrites == head and (is_collective(op) or in_place(op))
+    return traits_of(op).overwrites == head and (is_collective(op) or works_in_place(op))
 
 
 @lru_cache(maxsize=8192)

@@ -21,13 +21,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
 
 import msgspec
 
 from opscope.judge import families
 from opscope.judge.terms import PICKING
 from opscope.operators.catalogue import family
+from opscope.operators.told import remembered
 from opscope.run.dtypes import find_dtype
 
 LAMBDA = 3.0
@@ -150,7 +150,7 @@ def gamma(terms: int, unit: float) -> float:
     return min(worst, LAMBDA * math.sqrt(terms) * unit)
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def tolerance_of(
     op: str, dtype: str, *, terms: int = 1, magnitude: float | None = None
 ) -> Tolerance:
@@ -168,10 +168,10 @@ def tolerance_of(
         return _EXACT
     name = family(op)
     kind = families.kind_of(op)
-    return _RULES[kind](Case(name, precision, max(1, terms), magnitude))
+    return _RULES[kind](Case(name, precision, max(1, terms), magnitude, families.unjudged_kind(op)))
 
 
-@lru_cache(maxsize=65536)
+@remembered(65536)
 def one_side(
     op: str, dtype: str, *, terms: int = 1, accumulation: float | None = None
 ) -> Tolerance:
@@ -197,7 +197,7 @@ def one_side(
             max(precision.accumulated, accumulation),
             precision.least,
         )
-    both = _RULES[kind](Case(name, precision, max(1, terms), None))
+    both = _RULES[kind](Case(name, precision, max(1, terms), None, unjudged))
     both = msgspec.structs.replace(both, scaled=both.share) if name in OF_ONE_SIGN else both
     return msgspec.structs.replace(
         both,
@@ -214,13 +214,14 @@ def one_side(
 
 class Case(msgspec.Struct, frozen=True):
     """What a rule is asked: the operator's family, the precision of its result, terms and magnitude
-    as in tolerance_of.
+    as in tolerance_of, why it is not judged (families.UNJUDGED).
     """
 
     name: str
     precision: Precision
     terms: int
     magnitude: float | None
+    unjudged: str = ""
 
     def summed(self, words: str, *, factor: float = 1.0, rounding: int = 1) -> Tolerance:
         """Bound of a sum: gamma of the accumulation times the terms' magnitude, beside the rounding
@@ -367,7 +368,7 @@ def _transform(case: Case) -> Tolerance:
 
 
 def _unjudged(case: Case) -> Tolerance:
-    words = families.UNJUDGED[families.unjudged_kind(case.name)]
+    words = families.UNJUDGED[case.unjudged]
     return Tolerance(absolute=math.inf, relative=math.inf, ulp=0, reason=words, judged=False)
 
 

@@ -2,13 +2,14 @@
 """Answers every question about what an operator is, by its name alone.
 
 A name is looked up in the sheet of its own world first: aten's `select` is a view, a graph's
-`Select` chooses by a condition.
+`Select` chooses by a condition. What is declared overrules the sheets, what a run recorded fills
+what they leave open (operators.told).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import cache, lru_cache
+from functools import cache
 from importlib.resources import files
 
 from opscope.operators.rows import Row, Sheet, read_sheet
@@ -17,10 +18,14 @@ from opscope.operators.spelling import (
     COLLECTIVE,
     DISPATCHER,
     GRAPH,
+    OWN,
+    in_place,
+    namespace,
     overload_of,
     word_of,
     world_of,
 )
+from opscope.operators.told import knowing, remembered, told_of
 from opscope.operators.traits import FLAGS, Traits
 
 SHIPPED = ("aten", "api", "mindspore", "ge", "collectives")
@@ -35,6 +40,10 @@ _OWN = {
     "": (),
 }
 _ORDER = {world: tuple(dict.fromkeys((*own, *SHEETS))) for world, own in _OWN.items()}
+
+# What a run may tell of an operator of torch itself that no sheet has: it takes no finding away,
+# and is not worth a word where it does not count.
+_HARMLESS = frozenset({"pointwise"})
 
 # What holds with a trait unless a row takes it away.
 _IMPLIED = {
@@ -52,25 +61,33 @@ def sheet(name: str) -> Sheet:
     return read_sheet(text.splitlines(), f"{name}.txt")
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def family(op: str) -> str:
     """The operator's bare word ("aten::log_.default", "torch.Tensor.log_", "LogV2" -> "log").
 
     Of a type of a graph it is torch's word, where torch has the same operator: "mm" of "MatMul".
     """
     word = word_of(op)
-    return str(_find(GRAPH, word).get("same", word)) if world_of(op) == GRAPH else word
+    if world_of(op) != GRAPH:
+        return word
+    declared, recorded = told_of(op)
+    row = {**(recorded if not _find(GRAPH, word) else {}), **_find(GRAPH, word), **declared}
+    return str(row.get("same", word))
 
 
-@lru_cache(maxsize=8192)
+@remembered(8192)
 def traits_of(op: str) -> Traits:
     """What is known of an operator of any world; what nobody set is unset."""
     word, overload, world = family(op), overload_of(op), world_of(op)
+    declared, recorded = told_of(op)
+    taken = {trait: held for trait, held in recorded.items() if trait in _taken(op, recorded)}
     merged: dict[str, bool | str] = {}
     for row in (
         *_matching(word),
+        taken,
         _find(world, word),
         _find(world, f"{word}.{overload}") if overload else {},
+        declared,
     ):
         merged |= row
     for trait, implied in _IMPLIED.items():
@@ -79,7 +96,58 @@ def traits_of(op: str) -> Traits:
     return Traits(**merged)  # type: ignore[arg-type]
 
 
-@lru_cache(maxsize=8192)
+def is_shipped(op: str) -> bool:
+    """Whether the shipped data answer for an operator: it is torch's own, or a sheet has it. That
+    CANN has a Scale tells nothing of `mylib::scale`, which a library registered with torch.
+    """
+    sheets = _OWN[DISPATCHER] if world_of(op) == DISPATCHER else SHEETS
+    word = word_of(op)
+    return namespace(op) in OWN or any(word in sheet(name).rows for name in sheets)
+
+
+def of_a_library(op: str) -> bool:
+    """Whether an operator is registered with torch by somebody's library, whatever is known of
+    it.
+    """
+    return bool(namespace(op)) and not is_shipped(op)
+
+
+def is_unknown(op: str) -> bool:
+    """Whether nothing at all is known of an operator of somebody's library."""
+    return of_a_library(op) and traits_of(op) == Traits()
+
+
+def works_in_place(op: str) -> bool:
+    """Whether an operator writes to its first argument, by its name or by its schema."""
+    return in_place(op) or "0" in traits_of(op).writes.split(",")
+
+
+def disputed(op: str, row: Row) -> Row:
+    """What a recorded row says of an operator that the shipped data answer for, and otherwise."""
+    if not is_shipped(op):
+        return {}
+    with knowing(recorded={}):
+        known = traits_of(op)
+    taken = _taken(op, row)
+    return {
+        trait: held
+        for trait, held in row.items()
+        if trait not in taken
+        and trait not in _HARMLESS | {"writes"}
+        and getattr(known, trait) != held
+    }
+
+
+def _taken(op: str, recorded: Row) -> frozenset[str]:
+    """Which of these traits count: none that could take away a finding of a shipped operator."""
+    if not is_shipped(op):
+        return frozenset(recorded)
+    word = word_of(op)
+    known = bool(_find(world_of(op), word)) or any(True for _ in _matching(word))
+    return frozenset() if known else frozenset(recorded) & _HARMLESS
+
+
+@remembered(8192)
 def kin(op: str) -> str:
     """One word for what operators of different frameworks compute: family() tells spellings of one
     operator, this calls aten::addmm, MatMul and Dense one thing; its family where it has no kin.

@@ -47,6 +47,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     rows: str = ""
     scratch: str = ""  # outputs for the backward kernel alone: padded, or in part never written
     overwrites: str = ""  # the argument whose previous content cannot show in what is left in it
+    writes: str = ""  # arguments that the call writes to, by its schema
     # how the magnitude of what is written is bounded by the inputs': a rule of kernels.bounds
     bound: str = ""
     # How results err, and how errors are carried.
@@ -77,5 +78,21 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     same: str = ""  # torch's word for the same operator
 
 
+# What a text of these may be; of the others, slots or words.
+CHOICES = {
+    "tolerance": frozenset(
+        {
+            "exact", "cast", "arithmetic", "elementary", "composed", "sum", "product", "loss",
+            "softmax", "norm", "attention", "optimizer", "transform", "random", "basis", "memory",
+            "conditioning",
+        }
+    ),
+    "error": frozenset(
+        {"product", "sum", "mean", "linear", "smooth", "delicate", "steep", "move", "norm"}
+    ),
+    "bound": frozenset(
+        {"kept", "moments", "overwritten", "product", "quotient", "square_root", "sum"}
+    ),
+}  # fmt: skip
 FLAGS = frozenset(name for name, kind in Traits.__annotations__.items() if kind == "bool")
 TEXTS = frozenset(Traits.__struct_fields__) - FLAGS

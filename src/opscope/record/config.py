@@ -21,6 +21,7 @@ import msgspec
 
 from opscope.errors import UsageError
 from opscope.formats.settings.steps import step_and_before
+from opscope.operators.declare import read_operators
 from opscope.record.backend_rules import parse_backend_rules
 from opscope.run.schema import LEVELS
 from opscope.run.selection import Selection, parse_pattern, parse_selection
@@ -156,6 +157,11 @@ OPTIONS: tuple[Option, ...] = (
         help="write inputs of these operators before each call, for when the process dies in it",
     ),
     Option(
+        word="operators",
+        takes="FILE",
+        help="what operators are that opscope does not know: a line each, its name and its traits",
+    ),
+    Option(
         word="layout",
         takes="LAYOUT",
         choices=LAYOUTS,
@@ -200,6 +206,7 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     substitute: str | None = None
     backend: str | None = None
     journal: str | None = None
+    operators: str | None = None
     layout: str | None = None
     set_dump: bool = False
     shared: bool = False
@@ -301,6 +308,7 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         substitute=_rules(text.get("substitute")),
         backend=_backends(text.get("backend")),
         journal=_pattern(text.get("journal")),
+        operators=_operators(text.get("operators")),
         layout=text.get("layout"),
         set_dump=words.get("set_dump") is True,
         shared=words.get("shared") is True,
@@ -540,6 +548,14 @@ def _pattern(text: str | None) -> str | None:
     if text is not None:
         parse_pattern(text)
     return text
+
+
+def _operators(path: str | None) -> str | None:
+    """Where a file of operators lies, once it has been read."""
+    if path is None:
+        return None
+    read_operators(path)
+    return str(Path(path).absolute())
 
 
 def _range_text(ranges: tuple[tuple[int, int], ...] | None) -> str | None:

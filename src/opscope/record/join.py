@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from opscope.errors import UnavailableError
+from opscope.operators.declare import read_operators
+from opscope.operators.told import declare_rows
 from opscope.record.active import active
 from opscope.record.config import (
     OPTIONS,
@@ -54,6 +56,8 @@ def join_from_environment(environ: Mapping[str, str] | None = None) -> Session |
 
 def begin(config: RecordConfig, run: Path) -> Session:
     """Record this process into a run directory that exists."""
+    if config.operators is not None:
+        declare_rows(read_operators(config.operators))
     facts = process_facts(
         rank=known_rank(os.environ) or 0,
         local_rank=first_number(os.environ, LOCAL_VARIABLES),
@@ -250,6 +254,7 @@ def record(  # noqa: PLR0913 - the options of `opscope run`, each by its name
     substitute: str | None = None,
     backend: str | None = None,
     journal: Texts = None,
+    operators: str | os.PathLike[str] | None = None,
     layout: str | None = None,
     config: str | os.PathLike[str] | None = None,
 ) -> Recording:

@@ -22,6 +22,7 @@ import msgspec
 
 from opscope.errors import FormatError, UsageError
 from opscope.formats.registry import open_run
+from opscope.operators.told import Rows, declared_rows
 from opscope.questions.findings import place_of, slot_of
 from opscope.replay.signatures import spoken_for
 from opscope.replay.stale import stale
@@ -55,7 +56,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     synthesise invents inputs from statistics where values were not kept; limit is the most calls
     replayed. python is the interpreter that has MindSpore, for runs of it; imports are libraries
     whose kernels make the calls, in a process of their own. allowed are patterns of operators that
-    are called though they may touch more than their tensors.
+    are called though they may touch more than their tensors; declared says what operators are.
     """
 
     device: str | None = None
@@ -67,6 +68,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     python: str | None = None
     imports: tuple[str, ...] = ()
     allowed: tuple[str, ...] = ()
+    declared: Rows = {}
 
     @property
     def patience(self) -> float:
@@ -142,6 +144,7 @@ def replay_calls(
     progress: Progress = nobody,
 ) -> Iterator[Line]:
     """One line for each call, in the order of the run."""
+    plan = msgspec.structs.replace(plan, declared={**declared_rows(), **plan.declared})
     wanted = [call for call in calls(run, selection) if call.level in ("operator", "api")]
     wanted = wanted[: plan.limit] if plan.limit is not None else wanted
     done = {} if output is None else read_results(output, plan)
@@ -203,6 +206,7 @@ def head_of(plan: Plan) -> dict[str, Any]:
             ("python", plan.python),
             ("imports", list(plan.imports)),
             ("allowed", list(plan.allowed)),
+            ("declared", msgspec.to_builtins(plan.declared)),
         )
         if value
     }

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from opscope.errors import OpscopeError, UnavailableError
+from opscope.questions.told_operators import knowing_of
 from opscope.replay.calls import again, call_at
 from opscope.replay.kernels import Kernels
 from opscope.replay.mindspore import NEEDED, MindSporeReplayer
@@ -232,6 +233,7 @@ def main(path: str, options: dict[str, Any]) -> None:
     os.dup2(2, 1)  # whatever a kernel prints is not an answer
     with contextlib.ExitStack() as opened:
         run = cast("Run", opened.enter_context(Often(opened_run)))
+        opened.enter_context(knowing_of(opened_run, declared=options["declared"]))
         other = None
         if options["python"] is not None:
             other = opened.enter_context(

@@ -29,7 +29,8 @@ class Access:
     connection: an open database that has the tables; rows: the records of a table, in memory;
     calls: those that are meant, in order; tensors_of: tensor rows of a call, by process and index;
     columns, arrow_columns, near, release, records_at: as in run.query; blackbox: the recent calls
-    of a process (store.blackbox.BlackBoxContents); norms, hashes: L1 norms and hashes that another
+    of a process (store.blackbox.BlackBoxContents); operators: what the programs told of operators
+    (store.operator_file.OperatorTable); norms, hashes: L1 norms and hashes that another
     tool kept of tensors in place of ours.
     """
 
@@ -43,6 +44,7 @@ class Access:
     release: Callable[[str], None] | None = None
     records_at: Callable[[str, Sequence[int]], list[Any]] | None = None
     blackbox: Callable[[int], Any] | None = None
+    operators: Callable[[], Any] | None = None
     norms: Mapping[TensorRow, float] = field(default_factory=dict)
     hashes: Mapping[TensorRow, str] = field(default_factory=dict)
 

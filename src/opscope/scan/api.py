@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 from opscope.engine.executors import InThisProcess
 from opscope.formats.registry import open_run
+from opscope.operators.told import declared_rows
 from opscope.questions.tables import open_tables
+from opscope.questions.told_operators import knowing_of
 from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
 from opscope.run.store.reader import NativeRun
@@ -28,6 +30,7 @@ from opscope.scan.summary import (
 from opscope.version import VERSION
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from concurrent.futures import Executor
 
     from opscope.run.protocol import Run
@@ -56,19 +59,22 @@ def scan(
     job of many are read that way in any case, so that memory is bounded. Raises FormatError for a
     table that cannot be read.
     """
-    opened, asked = open_run(run), Asked(selection, show_hidden)
+    opened = open_run(run)
+    asked = Asked(selection, show_hidden, declared=declared_rows())
     if executor is None and isinstance(opened, NativeRun) and len(opened.processes) > MANY:
         executor = InThisProcess()
     if executor is not None:
         from opscope.scan.distributed import scan_by
 
-        return _document(opened, scan_by(executor, opened, asked, progress))
-    with open_tables(opened) as tables:
+        part = scan_by(executor, opened, asked, progress)
+        with knowing_of(opened) as remarks:
+            return _document(opened, part, remarks)
+    with knowing_of(opened) as remarks, open_tables(opened) as tables:
         part = scan_part(tables, asked, apart=True, told=percent(progress, "scan"))
-        return _document(opened, part)
+        return _document(opened, part, remarks)
 
 
-def _document(run: Run, part: Part) -> Document:
+def _document(run: Run, part: Part, remarks: Sequence[str]) -> Document:
     """What was found as the document of the verb."""
     chosen = tuple(finding for _, finding in part.found)
     warnings = [
@@ -76,6 +82,7 @@ def _document(run: Run, part: Part) -> Document:
         *raised_elsewhere(run, chosen),
         *unmeasured(run),
         *slow_disk(run),
+        *remarks,
         *part.problems,
         *part.unmatched,
     ]

@@ -38,8 +38,7 @@ from opscope.judge.wrapping import (
     unwrapped,
     wraps_of,
 )
-from opscope.operators.catalogue import family, traits_of
-from opscope.operators.spelling import in_place
+from opscope.operators.catalogue import family, traits_of, works_in_place
 from opscope.questions.rows import Row
 from opscope.run.dtypes import find_dtype
 from opscope.scan.graphs import is_handing
@@ -436,7 +435,7 @@ class Flow:
         """Whether a call puts something else over part of a tensor: its diagonal, a row. Whole ones
         are overwritten to be used again.
         """
-        if not in_place(node.op) or is_collective(node.op, node.phase) or row.storage is None:
+        if not works_in_place(node.op) or is_collective(node.op, node.phase) or row.storage is None:
             return False
         return any(
             (mark.row.size or 0) > (row.size or 0)

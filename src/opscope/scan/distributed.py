@@ -19,6 +19,7 @@ from opscope.engine.executors import Task, parts
 from opscope.errors import OpscopeError
 from opscope.questions.findings import Ranked, site
 from opscope.questions.tables import open_tables
+from opscope.questions.told_operators import knowing_of
 from opscope.run.progress import percent
 from opscope.run.store.reader import NativeRun, read_by_workers
 from opscope.run.store.remote import open_part
@@ -82,7 +83,10 @@ def scan_work(task: bytes, asked: bytes) -> bytes:
     wanted = msgspec.msgpack.decode(asked, type=Asked)
     try:
         run = open_part(work.run, work.directories)
-        with open_tables(run, memory_limit=_MEMORY) as tables:
+        with (
+            knowing_of(run, declared=wanted.declared),
+            open_tables(run, memory_limit=_MEMORY) as tables,
+        ):
             if work.among:
                 answer = Answer(scan_apart(tables, wanted, frozenset(work.among)))
             else:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from opscope.operators.told import Rows
 from opscope.questions.findings import Accusation, Ranked, build, in_order, ranked, wants_finding
 from opscope.questions.rows import Screen, screen
 from opscope.run.finding import Finding
@@ -61,11 +62,12 @@ class Elsewhere(msgspec.Struct, frozen=True):
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What is asked of each part of a run."""
+    """What is asked of each part of a run, and what is declared of operators."""
 
     selection: Selection | None = None
     show_hidden: bool = False
     elsewhere: Elsewhere = Elsewhere()
+    declared: Rows = {}
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from opscope.operators.told import declared_rows
 from opscope.repro.answering import AnsweringProcess, ending
 from opscope.run.finding import Document, Finding
 from opscope.sweep.tasks import Answer, Counts, Swept, Task
@@ -42,7 +43,13 @@ def sweep_names(
     with AnsweringProcess([sys.executable, "-m", "opscope.sweep.worker"], os.environ) as process:
         for number, name in enumerate(names):
             progress("sweep", number, len(names))
-            task = Task(name=name, pattern=plan.pattern, dtypes=plan.dtypes, device=plan.device)
+            task = Task(
+                name=name,
+                pattern=plan.pattern,
+                dtypes=plan.dtypes,
+                device=plan.device,
+                declared=declared_rows(),
+            )
             yield answer_of(process, task, plan.timeout)
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 
 from opscope.errors import FormatError, UsageError
+from opscope.operators.told import declared_rows
 from opscope.sweep.api import Plan
 from opscope.sweep.tasks import Answer
 
@@ -33,7 +34,13 @@ def kept_answers(path: Path, plan: Plan, names: Sequence[str], sweep: Sweep) -> 
 
 
 def _head(plan: Plan) -> dict[str, object]:
-    return {"op": plan.pattern, "dtypes": list(plan.dtypes), "device": plan.device}
+    declared = msgspec.to_builtins(declared_rows())
+    return {
+        "op": plan.pattern,
+        "dtypes": list(plan.dtypes),
+        "device": plan.device,
+        **({"declared": declared} if declared else {}),
+    }
 
 
 def _read(path: Path, plan: Plan) -> Iterator[Answer]:

@@ -6,17 +6,19 @@ from __future__ import annotations
 import msgspec
 
 from opscope.judge.replayed import Replayed
+from opscope.operators.told import Rows
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
     """Programs of a name on a device; pattern says which operators are examined, None all; no
-    dtypes mean all.
+    dtypes mean all; declared says what operators are.
     """
 
     name: str
     pattern: str | None = None
     dtypes: tuple[str, ...] = ()
     device: str = "cpu"
+    declared: Rows = {}
 
 
 class Swept(msgspec.Struct, frozen=True, kw_only=True):

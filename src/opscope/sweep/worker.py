@@ -12,6 +12,7 @@ from typing import TextIO
 import msgspec
 
 from opscope.errors import OpscopeError
+from opscope.operators.told import knowing
 from opscope.sweep.tasks import Answer, Swept, Task
 
 
@@ -44,7 +45,9 @@ def serve(tasks: TextIO, answers: TextIO) -> None:
 
     torch.set_num_threads(1)
     for line in tasks:
-        answer = answer_to(msgspec.json.decode(line, type=Task))
+        task = msgspec.json.decode(line, type=Task)
+        with knowing(declared=task.declared):
+            answer = answer_to(task)
         answers.write(msgspec.json.encode(answer).decode() + "\n")
         answers.flush()
 

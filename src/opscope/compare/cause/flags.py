@@ -21,8 +21,7 @@ from opscope.compare.side.conditions import STEEP, kind_of
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.producers import aliases
 from opscope.compare.verdict.allowance import Measures
-from opscope.operators.catalogue import traits_of
-from opscope.operators.spelling import in_place
+from opscope.operators.catalogue import traits_of, works_in_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -425,4 +424,4 @@ class Signs:
 def fills(op: str) -> bool:
     """Whether an operator writes over what its first argument held."""
     known = traits_of(op)
-    return in_place(op) and (bool(known.overwrites) or known.random)
+    return works_in_place(op) and (bool(known.overwrites) or known.random)

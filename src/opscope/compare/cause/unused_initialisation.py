@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.operators.catalogue import traits_of
-from opscope.operators.spelling import in_place
+from opscope.operators.catalogue import traits_of, works_in_place
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -114,7 +113,7 @@ def _endings(side: Side, used: NDArray[np.int64]) -> NDArray[np.bool_]:
 
     def initialises(op: str) -> bool:
         known = traits_of(op)
-        return in_place(op) or known.random or bool(known.overwrites) or known.idle
+        return works_in_place(op) or known.random or bool(known.overwrites) or known.idle
 
     enclosed = np.isin(side.calls.rank, np.unique(side.calls.rank[~side.calls.leaf]))
     found: NDArray[np.bool_] = (

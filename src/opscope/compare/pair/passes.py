@@ -4,7 +4,8 @@ through a network one after the other, or as one batch; two critics that are mod
 or one with an axis for the two.
 
 A tensor of the one holds what tensors of as many calls of one operator in one module of the other,
-or in modules whose paths differ in one part, hold together. Counts, sums, sums of squares and extremes of parts are those of the whole.
+or in modules whose paths differ in one part, hold together. Counts, sums, sums of squares and
+extremes of parts are those of the whole.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ sums and products, with gamma_n ~ sqrt(n) u (N. Higham, Accuracy and Stability o
 Algorithms, 2nd ed., 3.1 and 4.2; the statistical form). The condition of a product is |A||B|/|AB|,
 that of a sum |x| sqrt(n)/|sum|, that of a normalisation |x| over its deviation; kernels that cancel
 inside (softmax, losses) have a fixed generous one; where an arbitrarily small change may change
-everything (sign, argmax, division by what may be near zero) it is infinite: such a call is judged
-only on inputs that are equal.
+everything (sign, argmax, division by what may be near zero) it is infinite, and where nobody said
+what an operator of a library is: such a call is judged only on inputs that are equal.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opscope.operators.catalogue import traits_of
+from opscope.operators.catalogue import is_unknown, traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SLACK = 8.0
 STATISTICAL = 32.0  # further slack where the input error is only what statistics prove
-PRODUCT, SUM, MEAN, LINEAR, SMOOTH, DELICATE, STEEP, MOVE, NORM = range(9)
+PRODUCT, SUM, MEAN, LINEAR, SMOOTH, DELICATE, STEEP, MOVE, NORM, UNKNOWN = range(10)
 
 _KINDS = {
     "product": PRODUCT,
@@ -40,7 +40,9 @@ _KINDS = {
 
 
 def kind_of(op: str) -> int:
-    """Which of the kinds above an operator is; DELICATE where nothing is known of it."""
+    """Which of the kinds above an operator is; of torch's own DELICATE where nothing is known of
+    it, of somebody's library UNKNOWN.
+    """
     known = traits_of(op)
     return (
         _KINDS[known.error]
@@ -49,6 +51,8 @@ def kind_of(op: str) -> int:
         if known.contraction
         else MOVE
         if known.moves
+        else UNKNOWN
+        if is_unknown(op)
         else DELICATE
     )
 
@@ -124,6 +128,8 @@ def _carried(
     total, reach = norms.total[call], np.maximum(norms.reach[call], 1.0)
     if kind == DELICATE:
         return 1e3, 128 * norms.spread[call] * np.sqrt(reach)
+    if kind == UNKNOWN:
+        return np.inf, 128 * norms.spread[call] * np.sqrt(reach)
     if kind == NORM:
         return np.minimum(8 * norms.spread[call], 1e3), 128 * norms.spread[call] * np.sqrt(reach)
     if kind == STEEP:

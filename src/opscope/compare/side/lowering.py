@@ -20,8 +20,7 @@ import numpy as np
 
 from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.producers import Flow
-from opscope.operators.catalogue import kin, traits_of
-from opscope.operators.spelling import in_place
+from opscope.operators.catalogue import kin, traits_of, works_in_place
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
@@ -146,7 +145,7 @@ class _Draft:
         calls, tensors = self.side.calls, self.side.tensors
         parameters = set(tensors.storage[tensors.parameter & (tensors.storage >= 0)].tolist())
         roots = {key for key, word in self.side.words.items() if word == ""}
-        writes = {key for key, word in self.side.words.items() if word and in_place(word)}
+        writes = {key for key, word in self.side.words.items() if word and works_in_place(word)}
         forward = {key for key, word in self.side.words.items() if word == "forward"}
         for call in range(len(calls)):
             initial = (

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.compare.cause.inside_graphs import accused_graphs
+from opscope.compare.cause.library_draws import library_draws
 from opscope.compare.pair.files import beside_files
 from opscope.compare.pair.levels import LEVEL_WORDS, apart, recorded
 from opscope.compare.pair.pairing import Pairing
@@ -30,6 +31,7 @@ from opscope.compare.side.lowering import foreign
 from opscope.compare.side.optimizer_calls import optimizing, unrecorded
 from opscope.compare.side.records import call_records, tensor_records
 from opscope.compare.verdict.stored_values import Measured
+from opscope.operators.catalogue import is_unknown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -292,6 +294,8 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
                 "neither run was seeded by opscope; opscope run --seed N --deterministic makes "
                 "runs comparable"
             )
+    yield from _unknown(pairing)
+    yield from _drawn(pairing)
     yield from _reached_nothing(pairing)
     if pairing.by_regions:
         yield from _alone(pairing, "written otherwise, and judged by the values around it: {}'s {}")
@@ -327,6 +331,31 @@ def _accused(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
         path = side.run.info.path
         named = ", ".join(sorted({side.operator(call) for call in calls})[:_NAMED])
         yield f"--check of target accuses {named}, which does not show here: opscope scan {path}"
+
+
+def _unknown(pairing: Pairing) -> Iterator[str]:
+    """Operators of libraries of which nothing is known, so that other inputs explain any result."""
+    calls = pairing.target.calls
+    unknown = [op for op in pairing.target.texts(distinct(calls.op[calls.leaf])) if is_unknown(op)]
+    if unknown:
+        more = f" and {len(unknown) - _NAMED} more" if len(unknown) > _NAMED else ""
+        yield (
+            f"{', '.join(sorted(unknown)[:_NAMED])}{more}: nothing is known of what this computes, "
+            "so it is judged where its inputs are equal; opscope.declare or --operators FILE tells"
+        )
+
+
+def _drawn(pairing: Pairing) -> Iterator[str]:
+    """Operators of libraries that drew other random numbers, which is nobody's fault."""
+    rows, calls = pairing.rows, pairing.target.calls
+    unlike = rows.target_call[np.isin(rows.status, (DIFFERS, WITHIN)) & rows.output]
+    unlike = unlike[library_draws(pairing.target)[unlike]]
+    if len(unlike):
+        ops = sorted(pairing.target.texts(distinct(calls.op[unlike])))
+        yield (
+            f"{', '.join(ops[:_NAMED])}: drew other random numbers than in golden; that is no "
+            "finding, nor is what follows from it"
+        )
 
 
 def _alone_in_form(pairing: Pairing) -> Iterator[str]:

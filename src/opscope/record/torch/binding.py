@@ -28,6 +28,7 @@ from opscope.record.torch.composed import ONEDNN, Composed, composed, is_compose
 from opscope.record.torch.memory import resolved
 from opscope.record.torch.modules import distributed_tensor
 from opscope.record.torch.operators import describe, straight, takes_tensors, unhindered
+from opscope.record.torch.operators_met import OperatorsMet
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging, read
@@ -79,6 +80,7 @@ class TorchBinding:
             session.device_lost, lambda what, why: session.note("not measured", what, why)
         )
         self.arrivals = Arrivals(self.fail)
+        self.met = OperatorsMet(session.writer.directory)
         self.selection = session.config.selection
         narrowed = any(
             part is not None
@@ -252,9 +254,13 @@ class TorchBinding:
             f"{declining}\nFor more information, try re-running with TORCH_LOGS=not_implemented"
         )
 
-    @staticmethod
-    def describe(func: Any) -> Operator:
-        return describe(func)
+    def describe(self, func: Any) -> Operator:
+        """Facts of an operator, asked once; what the catalogue does not know of it goes with the
+        run.
+        """
+        operator = describe(func)
+        self.met.meet(func, operator)
+        return operator
 
     @staticmethod
     def target(func: Any) -> Any:

@@ -13,6 +13,7 @@ import torch
 
 from opscope.operators.catalogue import SHIPPED, sheet
 from opscope.operators.spelling import word_of
+from opscope.substitute.schema import written_arguments
 
 _HEAD = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -51,6 +52,30 @@ def draws(overload: Any) -> bool:
 def is_pointwise(overload: Any) -> bool:
     """Whether torch tags it as pointwise."""
     return torch.Tag.pointwise in overload.tags
+
+
+def derived_row(overload: Any) -> dict[str, bool | str]:
+    """What torch tells of an operator by its tags and the alias annotations of its schema; a view
+    is none by its schema alone, since who says so often copies.
+    """
+    told: dict[str, bool | str] = {
+        "pointwise": is_pointwise(overload),
+        "random": draws(overload),
+        "moves": torch.Tag.view_copy in overload.tags,
+        "view": torch.Tag.inplace_view in overload.tags,
+        "writes": ",".join(_written(overload._schema)),
+    }
+    return {trait: held for trait, held in told.items() if held}
+
+
+def _written(schema: Any) -> list[str]:
+    """Slots that a call writes to, each by its place where it has one."""
+    written = written_arguments(schema)
+    return [
+        f"kwargs.{each.name}" if each.kwarg_only else str(place)
+        for place, each in enumerate(schema.arguments)
+        if f"kwargs.{each.name}" in written
+    ]
 
 
 def derived_sheet() -> str:

@@ -30,6 +30,7 @@ from opscope.run.store.layout import (
     process_directories,
     read_run_file,
 )
+from opscope.run.store.operator_file import OperatorTable, read_operators
 from opscope.run.store.process_reader import ProcessReader
 from opscope.run.store.shard_reader import Files
 from opscope.run.store.stored_table import StoredTable
@@ -125,6 +126,7 @@ class NativeRun(Relations):
             release=self.release,
             records_at=self.records_at,
             blackbox=self.blackbox,
+            operators=self.operators,
         )
 
     @cached_property
@@ -159,6 +161,10 @@ class NativeRun(Relations):
         for process in ranks or self.processes:
             found[process.rank].append(process.directory)
         return found
+
+    def operators(self) -> OperatorTable:
+        """What the programs told of operators that the catalogue does not know."""
+        return read_operators(reader.directory for reader in self._processes)
 
     @property
     def problems(self) -> tuple[str, ...]:
