@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
 
-CHILD = "opscope.record.torch.exported_program"
+CHILD = "opscope.record.exported_program"
 # Outermost calls of modules, and how many calls lie inside of each.
 _MODELS = """
     WITH RECURSIVE inside AS (

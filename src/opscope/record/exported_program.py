@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Executes an exported program on given inputs and records that, as a process of its own:
 
-python -m opscope.record.torch.exported_program MODEL FOLDER RUN
+python -m opscope.record.exported_program MODEL FOLDER RUN
 
 FOLDER holds a file of tensors for each call, in the order of names; the path of the recording comes
 on stdout, what went wrong in one line on stderr. Loading executes what MODEL says
