@@ -53,6 +53,7 @@ def joined(
         call = tensors.call[row]
         place = int(calls.rank[call]), int(calls.step[call])
         wanted[place][int(tensors.size[row])].append(row)
+    found: dict[Joined, None] = {}  # twins are passes of one module as well
     for group in _groups(other, parts):
         call = other.tensors.call[group[0]]
         sizes = wanted.get((int(other.calls.rank[call]), int(other.calls.step[call])), {})
@@ -60,7 +61,9 @@ def joined(
         for count in range(2, min(MOST_PASSES, len(group)) + 1):
             rows = sizes.get(size * count)
             if rows:
-                yield from _matched(side, np.array(rows), other, _windows(group, count), limit)
+                windows = _windows(group, count)
+                found |= dict.fromkeys(_matched(side, np.array(rows), other, windows, limit))
+    yield from found
 
 
 def _groups(side: Side, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
