@@ -15,20 +15,18 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
-from safetensors.torch import load_file
-from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
-from torch.utils import _pytree as pytree
-
 from opscope.record.join import record
 
 
-def arranged(program: Any, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, ...], Any]:
+def arranged(program: Any, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
     """Positional and named arguments of a program of these tensors, which come in their order; what
     else it takes was fixed when it was exported.
 
     Raises ValueError where it takes others.
     """
+    from torch.export.graph_signature import ConstantArgument, InputKind, TensorArgument
+    from torch.utils import _pytree as pytree
+
     wanted = [
         each.arg
         for each in program.graph_signature.input_specs
@@ -51,6 +49,9 @@ def arranged(program: Any, tensors: Sequence[torch.Tensor]) -> tuple[tuple[Any, 
 
 def execute(model: str, folder: str, run: str) -> Path:
     """Execute the program once for each file; the path of the recording."""
+    import torch
+    from safetensors.torch import load_file
+
     program = torch.export.load(model)
     module = program.module()
     calls = [
