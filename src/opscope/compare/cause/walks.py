@@ -138,7 +138,14 @@ class Walk:
             ):
                 found.append(call)
         kept = [call for call in found if self._reads(call) == OF_DATA or not self._heals(call)]
-        return sorted(kept, key=self.order, reverse=True) or found[-1:] or [self.last]
+        told = sorted(kept, key=self.order, reverse=True) or found[-1:] or [self.last]
+        return list(dict.fromkeys(map(self._handed, told)))
+
+    def _handed(self, start: int) -> int:
+        """A start, or what computed the gradient that a start only hands to its parameter."""
+        calls, made = self._side.calls, self._computed(start)
+        backward = made >= 0 and self._side.words.get(int(calls.phase[made])) == "backward"
+        return made if backward and traits_of(self._side.operator(start)).idle else start
 
     def order(self, call: int) -> tuple[bool, int, bool]:
         """Whether a start is where the two may part: in a backward pass where gradients part and
@@ -347,7 +354,27 @@ class Walk:
             if at < 0 or not given & versions:
                 break
             found.append(at)
-        return [*found, *self._ordering(start)]
+        return [*found, *self._parts(rows), *self._ordering(start)]
+
+    def _parts(self, rows: Sequence[int]) -> list[int]:
+        """The calls that took what a start reads out of something larger, as an unbind does: they
+        write nothing, and which part they took may be the fault.
+        """
+        tensors, found = self._side.tensors, list[int]()
+        for row in rows:
+            maker = int(self._flow.producer[row])
+            sizes = tensors.size[outputs_of(self._side, maker)] if maker >= 0 else np.zeros(0)
+            if not (sizes > tensors.size[row]).any():
+                continue
+            first, last = np.searchsorted(tensors.call, [maker + 1, tensors.call[row]])
+            between = np.arange(first, last)
+            same = [
+                column[between] == column[row]
+                for column in (tensors.version, tensors.shape, tensors.stride)
+            ]
+            views = between[tensors.output[between] & np.logical_and.reduce(same)]
+            found.extend(int(tensors.call[view]) for view in views[-1:])
+        return found
 
     def _ordering(self, start: int) -> list[int]:
         """The calls that put what a product reads in order, as a cat does: statistics do not tell

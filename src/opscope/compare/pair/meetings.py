@@ -250,8 +250,7 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
                 for side, known in zip(both, kept, strict=True)
             )
             found.extend(_of_one_content((mine, theirs), learnt))
-    told = [{name: one for name, one in side.items() if not one.filled} for side in held]
-    found.extend(_joined(_without(told, found), EXACT))
+    found.extend(_joined(_without(held, found), EXACT))
     moved = [
         {name: known[name] for name, one in side.items() if one.filled and name in known}
         for side, known in zip(held, learnt, strict=True)
@@ -377,10 +376,13 @@ def _windows(
     wholes: dict[int, Sketch], parts: dict[int, Sketch], near: float
 ) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Parameters that hold what several neighbours of the other side do together, each once: what
-    begins as a copy of another layer follows it in the order in which they are read.
+    begins as a copy of another layer follows it in the order in which they are read. What is filled
+    with one number is no whole, but may be a part.
     """
     names, taken = list(parts), set[int]()
     for whole, held in wholes.items():
+        if held.filled:
+            continue
         for start, stride in ((at, by) for at in range(len(names)) for by in STRIDES):
             places = range(start, len(names), stride)[:PARTS]
             count = _window((parts[names[at]] for at in places), held, near)

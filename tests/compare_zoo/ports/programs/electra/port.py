@@ -43,7 +43,7 @@ def multi_head_attention(x, attention_mask, wqkv, bqkv, wo, bo):
     query, key, value = (qkv[:, :, i].permute(0, 2, 1, 3) for i in range(3))  # <- heads
     scores = torch.matmul(query, key.permute(0, 1, 3, 2)) / math.sqrt(width // NUM_HEADS)
     scores = scores + (1.0 - attention_mask[:, None, None, :]) * -10000.0  # <- padding
-    context = torch.matmul(torch.softmax(scores, -1), value).permute(0, 2, 1, 3)
+    context = torch.matmul(torch.softmax(scores, -1), value).permute(0, 2, 1, 3)  # <- padding
     return context.reshape(batch, length, width) @ wo + bo
 
 
