@@ -24,7 +24,7 @@ from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.scale.job import FAULTS, Plan, named, planned, planned_together, tells, write_rank
+from tests.scale.job import FAULTS, Plan, planned, planned_together, told_alone, write_rank
 
 from opscope.compare.distributed import compare_by
 from opscope.engine.executors import executor_of
@@ -85,20 +85,12 @@ def peaks() -> list[int]:
     return sorted((most[pid] for pid in ours if pid in most), reverse=True)
 
 
-def right(plan: Plan, document: Document) -> bool:
-    """Whether what was planted is told, and nothing else."""
-    return (
-        document.complete
-        and named(document, plan)
-        and all(any(tells(found, fault) for fault in plan.faults) for found in document.findings)
-    )
-
-
 def tell(name: str, plan: Plan, rows: int, seconds: float, document: Document) -> None:
+    right = document.complete and told_alone(document, plan)
     memory = ", ".join(f"{each}" for each in peaks()[:3])
     print(
         f"{plan.ranks:6} ranks {rows:9} rows  {name:30}"
-        f" {'right' if right(plan, document) else 'WRONG'} {seconds:7.1f} s"
+        f" {'right' if right else 'WRONG'} {seconds:7.1f} s"
         f" {seconds / rows * 1e6:6.2f} us a row  peaks {memory} MiB",
         flush=True,
     )

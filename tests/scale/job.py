@@ -88,7 +88,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return (fault for fault in self.faults if fault.step == step)
 
 
-def _fault(name: str, rank: int, step: int, layer: int) -> Fault:
+def _placed(name: str, rank: int, step: int, layer: int) -> Fault:
     """A fault there; another program runs from the first step on."""
     return Fault(name, rank, 0 if name == "other_epsilon" else step, layer)
 
@@ -97,7 +97,7 @@ def planned(name: str | None, *, ranks: int, steps: int, layers: int, seed: int)
     """A plan with its fault at a random place; never in the first step, which has no before."""
     at = random.Random(f"{seed} {name}")
     place = at.randrange(ranks), at.randrange(1, steps - 1), at.randrange(layers)
-    faults = () if name is None else (_fault(name, *place),)
+    faults = () if name is None else (_placed(name, *place),)
     return Plan(ranks=ranks, steps=steps, layers=layers, faults=faults, seed=seed)
 
 
@@ -120,7 +120,7 @@ def planned_together(*, ranks: int, steps: int, layers: int, seed: int) -> Plan:
         sorted(at.sample(range(1, steps - 1), len(order))),
         strict=True,
     )
-    faults = tuple(_fault(*place, at.randrange(layers)) for place in places)
+    faults = tuple(_placed(*place, at.randrange(layers)) for place in places)
     return Plan(ranks=ranks, steps=steps, layers=layers, faults=faults, skips=True, seed=seed)
 
 
@@ -442,6 +442,14 @@ def named(document: Document, plan: Plan) -> bool:
         return document.verdict == "clean"
     return all(any(tells(found, fault) for found in findings) for fault in plan.faults) and any(
         tells(findings[0], fault) for fault in plan.faults
+    )
+
+
+def told_alone(document: Document, plan: Plan) -> bool:
+    """Whether what was planted is told, and nothing else."""
+    findings = document.findings
+    return named(document, plan) and all(
+        any(tells(found, fault) for fault in plan.faults) for found in findings
     )
 
 

@@ -20,7 +20,7 @@ from opscope.scan import api, distributed
 from opscope.scan.api import scan
 from opscope.scan.distributed import Answer, blocks_of
 from opscope.scan.part import Part
-from tests.scale.job import FAULTS, named, planned, planned_together, tells, write_job
+from tests.scale.job import FAULTS, named, planned, planned_together, told_alone, write_job
 
 MANY = 20  # ranks, more than are looked at together
 
@@ -88,9 +88,7 @@ def test_faults_of_many_kinds_in_one_job_are_told_each(tmp_path: Path) -> None:
     plan = planned_together(ranks=MANY, steps=12, layers=2, seed=3)
     run, _ = write_job(tmp_path / "run", plan)
     document = scan(run, executor=Here())
-    assert named(document, plan)
-    for found in document.findings:
-        assert any(tells(found, fault) for fault in plan.faults), found
+    assert told_alone(document, plan), document.findings
 
 
 def test_what_is_sent_of_a_rank_does_not_grow_with_its_steps(tmp_path: Path) -> None:

@@ -206,16 +206,17 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
             ARRIVED, mine, theirs, turned, sure=False, words=(TURNED,), region=parting.region
         )
     differing = difference_of(pairing, mine, theirs)
-    ops = [
-        family(side.operator(call))
-        for side, call in ((pairing.target, mine), (pairing.golden, theirs))
-    ]
-    alike = ops[0] == ops[1]
+    alike = _one_family(pairing, mine, theirs)
     computed = COMPUTED if alike and parting.alike else OTHERWISE
     kind = ARGUMENT if alike and differing else computed
     told = (differing,) if alike and differing else ()
     sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
     return Cause(kind, mine, theirs, sure=sure, words=told, region=parting.region)
+
+
+def _one_family(pairing: Pairing, mine: int, theirs: int) -> bool:
+    """Whether a call of the target and one of golden are of one operator, however it is spelt."""
+    return family(pairing.target.operator(mine)) == family(pairing.golden.operator(theirs))
 
 
 def _ends(apart: list[Apart], number: int) -> list[int]:
@@ -556,9 +557,10 @@ class Regions:
             for walk, start in zip(walks, (mine, theirs), strict=True)
         ]
         read = self._shared_names(*heads)
-        alike = mine >= 0 and theirs >= 0 and self._one_family(mine, theirs)
+        both = mine >= 0 and theirs >= 0
+        beyond = not (both and _one_family(self.pairing, mine, theirs))
         regions = [
-            walk.region(start, read[number], starts[number], beyond=not alike) if start >= 0 else ()
+            walk.region(start, read[number], starts[number], beyond=beyond) if start >= 0 else ()
             for number, (walk, start) in enumerate(zip(walks, (mine, theirs), strict=True))
         ]
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
@@ -570,15 +572,8 @@ class Regions:
             row,
             walks[0].last if mine < 0 else mine,
             crossed=bool(swapped),
-            alike=mine >= 0 and theirs >= 0 and self._shared(mine, theirs)[1],
+            alike=both and self._shared(mine, theirs)[1],
         )
-
-    def _one_family(self, mine: int, theirs: int) -> bool:
-        families = {
-            family(side.operator(call))
-            for side, call in zip(self._sides, (mine, theirs), strict=True)
-        }
-        return len(families) == 1
 
     def _misses(self, walks: list[Walk], start: int) -> bool:
         """Whether what a start was given differs from something: golden is given another of as many
