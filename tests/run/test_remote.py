@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import io
+import json
 import shutil
 from collections.abc import Iterator
 from itertools import pairwise
@@ -17,9 +18,11 @@ import fsspec
 import numpy as np
 import pytest
 import torch
+from tests.run.test_run_merge import part
 
 import opscope
 from opscope.cli import main
+from opscope.cli.watch import follow
 from opscope.errors import FormatError, UsageError
 from opscope.formats.registry import open_run
 from opscope.run.query import records
@@ -166,3 +169,28 @@ def test_a_name_that_leads_out_is_refused(
     monkeypatch.setattr(folder._files, "find", lambda *_, **__: listed)
     with pytest.raises(FormatError, match="holds a file of the name"):
         folder.sizes()
+
+
+def test_a_run_there_is_watched_until_it_is_sealed(recorded: Path, memory: Any) -> None:
+    url, sealed = put(memory, recorded), (recorded / "run.json").read_bytes()
+    growing = json.loads(sealed) | {"sealed": False}
+    memory.pipe_file("/runs/one/run.json", json.dumps(growing).encode())
+    said: list[str] = []
+
+    def seal(_: float) -> None:
+        memory.pipe_file("/runs/one/run.json", sealed)
+
+    assert follow(url, said.append, sleep=seal, every=1.0).info.sealed
+    assert len(said) == 1
+    assert said[0].startswith("step ")
+
+
+def test_parts_there_make_one_run_here(tmp_path: Path, memory: Any) -> None:
+    nodes = {"a": [0, 1], "b": [2, 3]}
+    urls = [put(memory, part(tmp_path / name, ranks), name) for name, ranks in nodes.items()]
+    assert main(["merge", *urls, "-o", str(tmp_path / "run")]) == 0
+    run = open_run(tmp_path / "run")
+    assert (run.problems, run.info.sealed) == ((), True)
+    assert {row.rank for row in records(run, "calls")} == {0, 1, 2, 3}
+    assert (tmp_path / "run").stat().st_mode & 0o77 == 0
+    assert main(["merge", urls[0], "memory://runs/none", "-o", str(tmp_path / "two")]) == 2

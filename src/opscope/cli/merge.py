@@ -14,7 +14,7 @@ from opscope.version import VERSION
 
 
 def merge(
-    *parts: Path,
+    *parts: str,
     out: Annotated[Path, Parameter(name=("-o", "--out"), help="The run to make, or to add to.")],
     json: Json = False,
 ) -> int:
@@ -27,12 +27,15 @@ def merge(
     Parameters
     ----------
     parts
-        Runs of the nodes of one job.
+        Runs of the nodes of one job; URLs that they were shipped to.
     """
+    from opscope.run.remote import Copy, RemoteFolder, is_url
     from opscope.run.store.merge import merge as merge_parts
     from opscope.run.store.reader import NativeRun
 
-    run = NativeRun(merge_parts(parts, out))
+    copies = {part: Copy(RemoteFolder(part)).whole() for part in parts if is_url(part)}
+    here = [copies[part].path if part in copies else Path(part) for part in parts]
+    run = NativeRun(merge_parts(here, out))
     ranks = {process.rank for process in run.processes if process.world is not None}
     if json:
         from opscope.report.json import json_text
@@ -42,7 +45,7 @@ def merge(
                 {
                     "opscope": VERSION,
                     "verb": "merge",
-                    "runs": [str(part) for part in parts],
+                    "runs": list(parts),
                     "out": str(out),
                     "complete": not run.problems,
                     "ranks": sorted(ranks),

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +16,7 @@ from opscope.cli.failing import note
 from opscope.cli.printing import say
 from opscope.cli.report import REDACT, redacted_kinds
 from opscope.errors import UnavailableError, UsageError
+from opscope.run.remote import RemoteFolder, is_url
 
 if TYPE_CHECKING:
     from opscope.view.documents import Documents
@@ -112,7 +114,7 @@ def _served(run: str, redact: frozenset[str]) -> Served:
     from opscope.view.server import Served
 
     open_run(run)  # what cannot be read is said before a server starts
-    return Served(Path(run).name, _documents(run, redact), lambda: state_of(Path(run)))
+    return Served(Path(run).name, _documents(run, redact), lambda: state_of(run))
 
 
 def _documents(run: str, redact: frozenset[str]) -> Callable[[], Documents]:
@@ -128,9 +130,15 @@ def _documents(run: str, redact: frozenset[str]) -> Callable[[], Documents]:
     return made
 
 
-def state_of(run: Path) -> str:
-    """A text that changes when a run grows: how many files it has, and how many bytes in all."""
-    if not run.is_dir():
-        return str(run.stat().st_size)
-    sizes = [file.stat().st_size for file in run.rglob("*") if file.is_file()]
+def state_of(run: str | os.PathLike[str]) -> str:
+    """A text that changes when a run grows, a URL too: how many files and bytes it has.
+
+    FormatError where a URL cannot be listed.
+    """
+    if is_url(os.fspath(run)):
+        sizes = list(RemoteFolder(os.fspath(run)).sizes().values())
+    elif not (path := Path(run)).is_dir():
+        return str(path.stat().st_size)
+    else:
+        sizes = [file.stat().st_size for file in path.rglob("*") if file.is_file()]
     return f"{len(sizes)} {sum(sizes)}"

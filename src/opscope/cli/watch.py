@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -78,10 +78,10 @@ def watch(
     Parameters
     ----------
     run
-        A run that is being recorded, or was.
+        A run that is being recorded, or was; a URL that one is shipped to.
     """
     positive(every=every)
-    last = follow(Path(run), _teller(), sleep=time.sleep, every=every)
+    last = follow(run, _teller(), sleep=time.sleep, every=every)
     if sys.stdout.isatty():
         print()
     note(f"the recording is over; next: opscope scan {shlex.quote(run)}")
@@ -89,7 +89,11 @@ def watch(
 
 
 def follow(
-    path: Path, tell: Callable[[str], None], *, sleep: Callable[[float], None], every: float
+    path: str | os.PathLike[str],
+    tell: Callable[[str], None],
+    *,
+    sleep: Callable[[float], None],
+    every: float,
 ) -> Run:
     """Tell how far a run is whenever it has grown, until it is sealed; the run then.
 

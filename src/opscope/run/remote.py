@@ -126,7 +126,7 @@ class Copy:
         self._removed = weakref.finalize(self, shutil.rmtree, held, ignore_errors=True)
         last = remote.url.rpartition("/")[2]
         self.path = Path(held) / (last if _is_plain(last) else "run")
-        self.path.mkdir()
+        self.path.mkdir(0o700)  # as runs are
 
     def whole(self) -> Copy:
         """The same, with all files."""
