@@ -67,7 +67,7 @@ def test_a_call_that_failed_is_told_of_itself() -> None:
         {"exit_code": 1, "uncaught": GONE},
         error="RuntimeError: shapes",
     )
-    assert first.reasons == ("RuntimeError: shapes",)
+    assert first.reasons[0] == "RuntimeError: shapes"
 
 
 def test_an_exception_that_no_call_raised_is_a_warning() -> None:

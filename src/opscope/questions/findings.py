@@ -14,6 +14,7 @@ import numpy as np
 from opscope.judge.arguments import parse_arguments
 from opscope.judge.overflow import Status, status_of, words_of
 from opscope.kernels.calls import STATISTICS
+from opscope.questions.iterations import times_of, words_of_time
 from opscope.questions.libraries import library_lines
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import Tables, key
@@ -93,7 +94,24 @@ def ranked(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Ranked, .
             made.append(
                 (one.order, finding if place is None else _with_evidence(finding, "library", place))
             )
-    return _once(in_order(_callers_last(_wrong_before_failure(made))))
+    once = _once(in_order(_callers_last(_wrong_before_failure(made))))
+    return _with_times(tables, once, (call for call, _ in calls.values()))
+
+
+def _with_times(
+    tables: Tables, made: Sequence[Ranked], calls: Iterable[Call]
+) -> tuple[Ranked, ...]:
+    """Findings that also say which time their line was run, where no step says when it was."""
+    keys = {(call.rank, call.name): (call.process, call.index) for call in calls}
+    places = [keys.get((finding.rank, finding.call or "")) for _, finding in made[:MAX_LISTED]]
+    times = times_of(tables, _keys(place for place in places if place is not None))
+    told = list(made)
+    for number, place in enumerate(places):
+        if place is not None and place in times:
+            order, finding = made[number]
+            reasons = (*finding.reasons, words_of_time(times[place]))
+            told[number] = (order, msgspec.structs.replace(finding, reasons=reasons))
+    return tuple(told)
 
 
 def in_order(made: Iterable[Ranked]) -> list[Ranked]:
