@@ -87,12 +87,21 @@ interop: build $(PRODUCERS:%=.venv-%/.ready)
 		$(PYTEST) -n $(JOBS) --dist loadfile -m interop
 
 SITE := 'import sysconfig; print(sysconfig.get_path("purelib"))'
+# Everything that the developers' environment has, in another one.
+developers = echo "import site; site.addsitedir('$$($(BIN)/python -c $(SITE))')" >$$($(1)/bin/python -c $(SITE))/developers.pth
 # torch_npu is put beside the developers' torch, which it wants but must not install, with a stand-in of CANN under it.
 .venv-npu/.ready: tests/interop/npu.txt $(wildcard tests/interop/npu/*) | build
 	test -x .venv-npu/bin/python || $(PYTHON) -m venv .venv-npu
 	.venv-npu/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) --no-deps -r $<
-	echo "import site; site.addsitedir('$$($(BIN)/python -c $(SITE))')" >$$(.venv-npu/bin/python -c $(SITE))/developers.pth
+	$(call developers,.venv-npu)
 	.venv-npu/bin/python tests/interop/npu/build.py .venv-npu/cann
+	touch $@
+
+# ONNX Runtime executes what the developers' torch exported, and opscope is the one with compiled kernels.
+.venv-onnx/.ready: tests/interop/onnx.txt | build
+	test -x .venv-onnx/bin/python || $(PYTHON) -m venv .venv-onnx
+	.venv-onnx/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
+	$(call developers,.venv-onnx)
 	touch $@
 
 .venv-%/.ready: tests/interop/%.txt

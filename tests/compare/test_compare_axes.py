@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.compare.pair.attributes import attributes
+from opscope.compare.pair.attributes import attributes, difference_across
 from opscope.compare.verdict.axis_order import best_pair
 
 RANDOM = np.random.default_rng(7)
@@ -73,10 +73,10 @@ def test_attributes_of_one_convolution_in_both_spellings() -> None:
             "groups": 4,
         },
     }
-    assert attributes("convolution", json.dumps(torch), graph=False) == attributes(
-        "convolution", json.dumps(graph), graph=True
+    assert attributes("convolution", json.dumps(torch), world="torch") == attributes(
+        "convolution", json.dumps(graph), world="graph"
     )
-    assert attributes("convolution", json.dumps(torch), graph=False)["padding"] == (2.0, 0.0)
+    assert attributes("convolution", json.dumps(torch), world="torch")["padding"] == (2.0, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -92,14 +92,37 @@ def test_attributes_of_one_convolution_in_both_spellings() -> None:
     ],
 )
 def test_what_is_no_attribute_says_nothing(text: str | None) -> None:
-    assert attributes("convolution", text, graph=False) == {}
+    assert attributes("convolution", text, world="torch") == {}
 
 
 def test_padding_by_mode_is_not_guessed() -> None:
     assert "padding" not in attributes(
-        "max_pool2d", '{"kwargs": {"pad_mode": "SAME", "kernel_size": [1, 1, 2, 2]}}', graph=True
+        "max_pool2d", '{"kwargs": {"pad_mode": "SAME", "kernel_size": [1, 1, 2, 2]}}', world="graph"
     )
-    assert attributes("max_pool2d", '{"kwargs": {"pad_mode": "VALID"}}', graph=True)["padding"] == (
+    assert attributes("max_pool2d", '{"kwargs": {"pad_mode": "VALID"}}', world="graph")[
+        "padding"
+    ] == (
         0.0,
         0.0,
     )
+
+
+@pytest.mark.parametrize(
+    ("pads", "padding"), [([1, 2, 1, 2], (1, 2)), ([0, 1, 2, 3], (0, 2, 1, 3)), ([3, 3], (3, 3))]
+)
+def test_onnx_names_the_begins_of_all_axes_before_their_ends(
+    pads: list[int], padding: tuple[int, ...]
+) -> None:
+    text = json.dumps({"args": [], "kwargs": {"pads": pads, "group": 4, "kernel_shape": [3, 3]}})
+    found = attributes("convolution", text, world="onnx")
+    assert (found["padding"], found["groups"]) == (padding, (4.0,))
+    assert attributes("max_pool2d", text, world="onnx")["kernel_size"] == (3.0, 3.0)
+
+
+def test_attributes_of_two_worlds_are_held_against_each_other() -> None:
+    norm = {"args": [{"tensor": "0"}, {"tensor": "1"}, {"tensor": "2"}], "kwargs": {"epsilon": 0.1}}
+    eager = {"args": [{"tensor": "0"}, [8], {"tensor": "1"}, {"tensor": "2"}, 1e-5], "kwargs": {}}
+    texts, worlds = (json.dumps(norm), json.dumps(eager)), ("onnx", "torch")
+    told = difference_across("native_layer_norm", texts, worlds)
+    assert told == "argument epsilon is 0.1, golden has 1e-05"
+    assert difference_across("native_layer_norm", texts[:1] * 2, worlds[:1] * 2) == ""

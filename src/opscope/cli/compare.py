@@ -34,8 +34,8 @@ NOISE = (
     "batch): by how much the target drifts away over the steps is held against its."
 )
 EXPORT = (
-    "model.pt2 of torch.export: executed on what the model of the run was given, and compared with "
-    "it; the run is an inference, recorded with --values full. Needs --trust."
+    "model.pt2 of torch.export (needs --trust), or model.onnx: executed on what the model of the "
+    "run was given, and compared with it; the run is an inference, recorded with --values full."
 )
 TRUST = "Load the file of --export, which executes code that it holds."
 FAIL_ON = "Exit 1 for any finding, only for those where values part, or never."
@@ -147,15 +147,17 @@ def _sides(target: str, golden: str | None, export: Path | None, *, trust: bool)
         return target, golden
     if export is None or golden is not None:
         raise UsageError(
-            "give TARGET and GOLDEN, or --export model.pt2 --trust and the run of the eager model"
+            "give TARGET and GOLDEN, or --export model.pt2 --trust (or model.onnx) and the run of "
+            "the eager model"
         )
-    if not trust:
+    from opscope.replay.exported import is_onnx, record_exported
+
+    if not trust and not is_onnx(export):
         raise UsageError(
             f"--export {export}: torch.export.load unpickles, which executes what the file says; "
             "add --trust if you know where it comes from"
         )
     from opscope.formats.registry import open_run
-    from opscope.replay.exported import record_exported
     from opscope.run.remote import is_url
 
     run = Path("runs", target.rstrip("/").rpartition("/")[2]) if is_url(target) else Path(target)

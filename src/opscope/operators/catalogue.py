@@ -18,6 +18,7 @@ from opscope.operators.spelling import (
     COLLECTIVE,
     DISPATCHER,
     GRAPH,
+    ONNX,
     OWN,
     in_place,
     namespace,
@@ -28,7 +29,7 @@ from opscope.operators.spelling import (
 from opscope.operators.told import knowing, remembered, told_of
 from opscope.operators.traits import FLAGS, Traits
 
-SHIPPED = ("aten", "api", "mindspore", "ge", "collectives")
+SHIPPED = ("aten", "api", "mindspore", "ge", "onnx", "collectives")
 # The last is what torch tells by itself, of words that no other sheet has.
 SHEETS = (*SHIPPED, "torch")
 # Sheets in which a name of each world is looked up before the others.
@@ -36,6 +37,7 @@ _OWN = {
     DISPATCHER: ("aten",),
     API: ("api",),
     GRAPH: ("mindspore", "ge"),
+    ONNX: ("onnx", "ge", "mindspore"),
     COLLECTIVE: ("collectives",),
     "": (),
 }
@@ -67,11 +69,11 @@ def family(op: str) -> str:
 
     Of a type of a graph it is torch's word, where torch has the same operator: "mm" of "MatMul".
     """
-    word = word_of(op)
-    if world_of(op) != GRAPH:
+    word, world = word_of(op), world_of(op)
+    if world not in {GRAPH, ONNX}:
         return word
     declared, recorded = told_of(op)
-    row = {**(recorded if not _find(GRAPH, word) else {}), **_find(GRAPH, word), **declared}
+    row = {**(recorded if not _find(world, word) else {}), **_find(world, word), **declared}
     return str(row.get("same", word))
 
 
@@ -102,7 +104,7 @@ def is_shipped(op: str) -> bool:
     """
     sheets = _OWN[DISPATCHER] if world_of(op) == DISPATCHER else SHEETS
     word = word_of(op)
-    return namespace(op) in OWN or any(word in sheet(name).rows for name in sheets)
+    return namespace(op) in {ONNX, *OWN} or any(word in sheet(name).rows for name in sheets)
 
 
 def of_a_library(op: str) -> bool:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An exported program (model.pt2 of torch.export) executed on what the eager model of a run was
-given, in a recording of its own.
+"""An exported program (torch.export, ONNX) executed on what the eager model of a run was given, and
+recorded.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
 
-CHILD = "opscope.record.exported_program"
+ONNX = ".onnx"
+# What executes a file, and what has to be installed for it.
+CHILD, NEEDED = "opscope.record.exported_program", ("torch",)
+CHILD_OF_ONNX, NEEDED_OF_ONNX = "opscope.record.onnx_model", ("onnx", "onnxruntime")
 # Outermost calls of modules, and how many calls lie inside of each.
 _MODELS = """
     WITH RECURSIVE inside AS (
@@ -53,25 +56,34 @@ _KEPT = """
 
 def record_exported(model: Path, golden: Run, output: Path) -> Path:
     """Execute an exported program once for each call of the eager run's model, and give the path of
-    the recording. Loading it executes what the file says.
+    the recording. Loading one of torch.export executes what the file says.
 
     Raises UsageError where the run does not hold what its model was given, or the program cannot be
     executed on it.
     """
     if not model.is_file():
-        raise UsageError(f"{model}: no such file; give what torch.export.save wrote")
-    if importlib.util.find_spec("torch") is None:
-        raise UsageError("torch is not installed here, and an exported program needs it")
+        raise UsageError(
+            f"{model}: no such file; give what torch.export.save or torch.onnx.export wrote"
+        )
+    child, needed = (CHILD_OF_ONNX, NEEDED_OF_ONNX) if is_onnx(model) else (CHILD, NEEDED)
+    lacking = [name for name in needed if importlib.util.find_spec(name) is None]
+    if lacking:
+        raise UsageError(f"{model}: {' and '.join(lacking)} to execute it with: not installed here")
     with open_tables(golden) as tables, tempfile.TemporaryDirectory() as folder:
         for number, (call, inputs) in enumerate(_given(tables)):
             entries = [_entry(golden, place, each, call) for place, each in enumerate(inputs)]
             write_tensors(Path(folder) / f"{number:06d}.safetensors", entries)
-        words = [sys.executable, "-m", CHILD, str(model), folder, str(output)]
+        words = [sys.executable, "-m", child, str(model), folder, str(output)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
     if done.returncode:
         why = done.stderr.strip().rpartition("\n")[2]
         raise UsageError(f"{model}: not executed on what {golden.info.path} holds: {why}")
     return Path(done.stdout.strip().rpartition("\n")[2])
+
+
+def is_onnx(model: Path) -> bool:
+    """Whether a file is taken for an ONNX model, which holds no code."""
+    return model.suffix.lower() == ONNX
 
 
 def _given(tables: Tables) -> Iterator[tuple[Call, list[Tensor]]]:

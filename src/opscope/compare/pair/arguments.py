@@ -7,6 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.pair.attributes import difference_across
+from opscope.compare.side.lowering import world
+from opscope.operators.catalogue import kin
+from opscope.operators.spelling import ONNX
 from opscope.questions.arguments import difference
 from opscope.questions.rows import rows_of_calls
 
@@ -37,7 +41,8 @@ class Arguments:
             int(self._pairing.target.calls.key[target]),
             int(self._pairing.golden.calls.key[golden]),
         )
-        return difference(self._texts[0].get(key_t), self._texts[1].get(key_g))
+        texts = self._texts[0].get(key_t), self._texts[1].get(key_g)
+        return _told(self._pairing, (target, golden), texts)
 
     def _fetched(self) -> tuple[dict[int, str], dict[int, str]]:
         target, golden, match = (
@@ -60,7 +65,18 @@ def difference_of(pairing: Pairing, target: int, golden: int) -> str:
     """How the arguments of any two calls differ, "" when they do not or are not known."""
     keys = pairing.target.calls.key[[target]], pairing.golden.calls.key[[golden]]
     texts = _texts(pairing.target.run, keys[0]), _texts(pairing.golden.run, keys[1])
-    return difference(texts[0].get(int(keys[0][0])), texts[1].get(int(keys[1][0])))
+    found = texts[0].get(int(keys[0][0])), texts[1].get(int(keys[1][0]))
+    return _told(pairing, (target, golden), found)
+
+
+def _told(pairing: Pairing, calls: tuple[int, int], texts: tuple[str | None, str | None]) -> str:
+    """How two texts differ: by the attributes that both worlds have, where they are of two."""
+    ops = pairing.target.operator(calls[0]), pairing.golden.operator(calls[1])
+    worlds = world(ops[0]), world(ops[1])
+    if ONNX not in worlds or worlds[0] == worlds[1]:
+        return difference(*texts)
+    words = kin(ops[0]), kin(ops[1])
+    return difference_across(words[0], texts, worlds) if words[0] == words[1] else ""
 
 
 def _texts(run: Run, keys: NDArray[np.int64]) -> dict[int, str]:

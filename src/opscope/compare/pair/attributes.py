@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.lowering import spelling
+from opscope.operators.spelling import ONNX
 from opscope.questions.rows import rows_of_calls
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ _GRAPH_POSITIONS = {
 _NAMES = {
     "stride": ("stride", "strides"), "padding": ("pad_list", "pads", "pad", "padding"),
     "dilation": ("dilation", "dilations"),
-    "groups": ("groups", "group"), "kernel_size": ("kernel_size", "ksize"),
+    "groups": ("groups", "group"), "kernel_size": ("kernel_size", "ksize", "kernel_shape"),
     "epsilon": ("epsilon", "eps"),
     "momentum": ("momentum",),
 }  # fmt: skip
@@ -57,7 +58,7 @@ def differing_attributes(target: Side, golden: Side, match: Match) -> dict[int, 
         if len(pairs)
         else pairs
     )
-    graphs = [spelling(side) == "graph" for side in (target, golden)]
+    worlds = spelling(target), spelling(golden)
     keys = target.calls.key[chosen[:, 0]], golden.calls.key[chosen[:, 1]]
     texts = [
         dict(rows_of_calls(side.run, np.unique(key), "args"))
@@ -68,22 +69,31 @@ def differing_attributes(target: Side, golden: Side, match: Match) -> dict[int, 
         chosen[:, 0].tolist(), keys[0].tolist(), keys[1].tolist(), strict=True
     ):
         word = words[int(target.calls.op[call])]
-        mine, theirs = (
-            attributes(word, texts[0].get(one), graph=graphs[0]),
-            attributes(word, texts[1].get(other), graph=graphs[1]),
-        )
-        unlike = [name for name in mine if name in theirs and not _equal(mine[name], theirs[name])]
+        unlike = difference_across(word, (texts[0].get(one), texts[1].get(other)), worlds)
         if unlike:
-            found[call] = "; ".join(
-                f"argument {name} is {_said(mine[name])}, golden has {_said(theirs[name])}"
-                for name in unlike
-            )
+            found[call] = unlike
     return found
 
 
-def attributes(word: str, text: str | None, *, graph: bool) -> dict[str, tuple[float, ...]]:
-    """The attributes of one call from its column args; word is its kin, graph says that a graph's
-    operator wrote them.
+def difference_across(
+    word: str, texts: tuple[str | None, str | None], worlds: tuple[str, str]
+) -> str:
+    """How the attributes of two calls of this kin differ, each written in its world, in words; ""
+    where those that are known do not.
+    """
+    mine, theirs = (
+        attributes(word, text, world=world) for text, world in zip(texts, worlds, strict=True)
+    )
+    return "; ".join(
+        f"argument {name} is {_said(mine[name])}, golden has {_said(theirs[name])}"
+        for name in mine
+        if name in theirs and not _equal(mine[name], theirs[name])
+    )
+
+
+def attributes(word: str, text: str | None, *, world: str) -> dict[str, tuple[float, ...]]:
+    """The attributes of one call from its column args; word is its kin, world whose operator it is
+    (lowering.world).
     """
     try:
         tree = msgspec.json.decode(text) if text else {}
@@ -95,9 +105,12 @@ def attributes(word: str, text: str | None, *, graph: bool) -> dict[str, tuple[f
     named = kwargs if isinstance(kwargs, dict) else {}
     given: dict[str, Any] = dict(_given(named))
     positions = args if isinstance(args, list) else []
-    for name, place in (_GRAPH_POSITIONS if graph else _POSITIONS).get(word, {}).items():
+    places = _GRAPH_POSITIONS if world == "graph" else _POSITIONS if world != ONNX else {}
+    for name, place in places.get(word, {}).items():
         if name not in given and place < len(positions):
             given[name] = positions[place]
+    if world == ONNX and isinstance(pads := given.get(_PADDING), list):
+        given[_PADDING] = _in_pairs(pads)
     found = {
         name: _numbers(name, value, named)
         for name, value in given.items()
@@ -109,6 +122,16 @@ def attributes(word: str, text: str | None, *, graph: bool) -> dict[str, tuple[f
     ):
         found[_PADDING] = (0.0, 0.0)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _in_pairs(pads: list[Any]) -> list[Any]:
+    """Paddings of ONNX, at the begins of all axes and then at the ends, axis by axis; each once
+    where both ends of every axis have the same.
+    """
+    begins, ends = pads[: len(pads) // 2], pads[len(pads) // 2 :]
+    if begins == ends:
+        return begins
+    return [each for both in zip(begins, ends, strict=False) for each in both]
 
 
 def _given(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:

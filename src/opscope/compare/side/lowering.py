@@ -21,6 +21,7 @@ import numpy as np
 from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import kin, traits_of, works_in_place
+from opscope.operators.spelling import ONNX, namespace
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
@@ -50,9 +51,11 @@ class Lowered(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=8192)
 def world(op: str) -> str:
-    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN, TensorFlow), or "" for
-    none of them.
+    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN, TensorFlow), "onnx", or ""
+    for none of them.
     """
+    if namespace(op) == ONNX:
+        return ONNX
     if _TORCH.match(op):
         return "torch"
     return "graph" if _CAMEL.fullmatch(op) else ""
@@ -61,7 +64,7 @@ def world(op: str) -> str:
 def foreign(target: Side, golden: Side) -> bool:
     """Whether two runs come from different frameworks, by how their operators are spelt."""
     worlds = spelling(target), spelling(golden)
-    return "" not in worlds and worlds[0] != worlds[1]
+    return ONNX not in worlds and "" not in worlds and worlds[0] != worlds[1]
 
 
 def spelling(side: Side) -> str:

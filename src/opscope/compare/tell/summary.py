@@ -305,7 +305,9 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
                 pairing, "only {}'s framework runs {}; judged by the values around them"
             )
         return
-    if mine.deterministic != theirs.deterministic:
+    if None not in (mine.deterministic, theirs.deterministic) and (
+        mine.deterministic != theirs.deterministic
+    ):
         yield "one run used deterministic algorithms and the other did not"
     for package in ("torch", "torch_npu", "mindspore", "numpy"):
         a, b = mine.packages.get(package), theirs.packages.get(package)
@@ -360,7 +362,7 @@ def _drawn(pairing: Pairing) -> Iterator[str]:
 
 def _alone_in_form(pairing: Pairing) -> Iterator[str]:
     """Calls of one side alone of programs that are compiled, or written, differently."""
-    if judged_around(pairing):
+    if judged_around(pairing) and not pairing.by_regions:
         yield from _alone(
             pairing, "only {}'s form of the program runs {}; judged by the values around them"
         )
