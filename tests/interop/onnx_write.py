@@ -76,6 +76,7 @@ FAULTS: dict[str, dict[str, Edit]] = {
         "eps": attribute("InstanceNormalization", "epsilon", 1e-2),
         "corners": attribute("Resize", "coordinate_transformation_mode", "align_corners"),
         "order": exchanged,
+        "flipped": weight("ConvTranspose", 1, lambda kernel: kernel[..., ::-1]),
         "gate": operator("Sigmoid", "HardSigmoid"),
         "bias": weight("Conv", 2, np.zeros_like, 1),
     },

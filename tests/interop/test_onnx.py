@@ -20,7 +20,8 @@ MODELS = ("UNet", "Recurrent", "Gpt", "Encoder", "Mobile", "Boxes")
 FAULTS = {  # of which operator and line they are
     "UNet-eps": ("InstanceNormalization", "self.down(kept)"),
     "UNet-corners": ("Resize", "functional.interpolate"),
-    "UNet-order": ("Conv", "torch.cat([y, kept], 1)"),
+    "UNet-order": ("Concat", "torch.cat([y, kept], 1)"),
+    "UNet-flipped": ("ConvTranspose", "self.up("),
     "UNet-gate": ("HardSigmoid", "self.down(kept)"),
     "UNet-bias": ("Conv", "self.down(kept)"),
     "Recurrent-gates": ("LSTM", "self.cells("),

@@ -31,6 +31,7 @@ from opscope.compare.cause.causes import (
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.gradient_paths import one_sided
 from opscope.compare.cause.left_states import LeftStates
+from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of
 from opscope.compare.cause.what_matters import (
     CLIPPED,
@@ -145,9 +146,10 @@ def _lonely(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
     return found
 
 
-def judged(pairing: Pairing, causes: list[Cause]) -> tuple[Pairing, list[Cause]]:
+def judged(pairing: Pairing, causes: list[Cause], *, values: bool) -> tuple[Pairing, list[Cause]]:
     """The causes of a pairing of two programs that are written differently: nothing where all that
-    matters agrees, else one; what was found call by call where they are written alike.
+    matters agrees, else one; what was found call by call where they are written alike. values:
+    whether those that are kept may be read.
     """
     if not written_otherwise(pairing):
         return pairing, causes
@@ -155,7 +157,7 @@ def judged(pairing: Pairing, causes: list[Cause]) -> tuple[Pairing, list[Cause]]
     if not regions.begun_alike():
         return pairing, causes
     pairing = msgspec.structs.replace(pairing, by_regions=True)
-    parting = regions.parting()
+    parting = regions.parting(values=values)
     if parting is None:
         return pairing, []
     drawn = [cause for cause in causes if _draws(pairing, cause)] if regions.drawn() else []
@@ -320,8 +322,21 @@ class Regions:
         told = tensors.output & side.calls.leaf[tensors.call] & (tensors.size >= LEAST)
         return np.flatnonzero(told & draws[tensors.call] & ~self._vague[number])
 
-    def parting(self) -> Parting | None:
-        """Where the two part first; None where all that matters agrees."""
+    def parting(self, *, values: bool) -> Parting | None:
+        """Where the two part first; None where all that matters agrees. values: whether those that
+        are kept may be read.
+        """
+        found = self._first_parting()
+        order = scrambled(self.pairing, self.meetings, found.start) if found and values else None
+        if found is None or order is None:
+            return found
+        region = tuple((call, start) for call, start in zip(order, found.start, strict=True))
+        return msgspec.structs.replace(
+            found, start=order, region=(region[0], region[1]), row=NONE, words=ORDER, crossed=False
+        )
+
+    def _first_parting(self) -> Parting | None:
+        """The same, where nothing is known of the order of elements."""
         found = [*self._results(), *self._states()]
         if not found:
             return self._by_left_states()
