@@ -31,6 +31,9 @@ LAUNCHES = {
 }
 
 
+SATURATING = {"NPU_SATURATE": "1", "INF_NAN_MODE_FORCE_DISABLE": "1"}
+
+
 def execute(folder: Path, *words: object, **environment: str) -> subprocess.CompletedProcess[str]:
     """The interpreter with the stand-in found as CANN is."""
     assert PYTHON is not None
@@ -121,10 +124,26 @@ def test_a_fault_is_named_on_its_line(program: str, phase: str, tmp_path: Path) 
 
 
 def test_a_saturated_result(tmp_path: Path) -> None:
-    saturating = {"NPU_SATURATE": "1", "INF_NAN_MODE_FORCE_DISABLE": "1"}
-    _, document = recorded(tmp_path, "half_overflow", **saturating)
-    reasons = first(document, "HERE", "half_overflow")["reasons"]
-    assert "saturated at 65504" in " ".join(reasons)
+    _, document = recorded(tmp_path, "half_overflow", **SATURATING)
+    found = first(document, "HERE", "half_overflow")
+    assert "saturated at 65504" in " ".join(found["reasons"])
+    assert "the device raised its overflow status in step 0" in found["reasons"]
+    assert found["confidence"] == "proven"
+
+
+def test_a_saturated_result_of_which_only_the_device_tells(tmp_path: Path) -> None:
+    _, document = recorded(tmp_path, "half_exponential", **SATURATING)
+    found = first(document, "HERE", "half_exponential")
+    assert "the device raised its overflow status in step 0" in found["reasons"]
+    assert found["confidence"] == "likely"
+
+
+def test_the_program_has_its_overflow_status(tmp_path: Path) -> None:
+    """A GradScaler that begins too high finds its scale by the status that recording must leave."""
+    bare = execute(tmp_path, PROGRAMS, "scaled_too_much", 6, **SATURATING)
+    done, document = recorded(tmp_path, "scaled_too_much", **SATURATING)
+    assert done.stdout == bare.stdout[: len(done.stdout)] != ""
+    assert (document["verdict"], len(document["summary"]["skipped_steps"])) == ("clean", 3)
 
 
 @pytest.mark.parametrize("launch", LAUNCHES)

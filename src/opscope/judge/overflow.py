@@ -198,6 +198,30 @@ def saturated(facts: Facts) -> Status:
     return Status(bit, (WORDS[bit], words), saturated=True)
 
 
+def newly_at_the_limit(
+    op: str, arguments: Arguments, inputs: Sequence[Reading], outputs: Sequence[Reading]
+) -> Status:
+    """A result exactly at the largest finite value of a narrow type, where nothing that the call
+    read is as large. What the inputs imply is not asked: the device has told that something
+    overflowed.
+    """
+    facts = facts_of(op, arguments, inputs, outputs)
+    if len(outputs) != 1 or facts.nan or facts.infinite or not inputs:
+        return NOTHING
+    limit = largest_finite(outputs[0].dtype)
+    sizes = [magnitude(reading) for reading in facts.inputs]
+    if limit is None or limit > 65504.0 or magnitude(outputs[0]) != limit or None in sizes:
+        return NOTHING
+    scalars = [abs(value) for _, value in arguments.scalars]
+    if max(scalars + [size for size in sizes if size is not None]) >= limit:
+        return NOTHING
+    words = (
+        f"saturated at {limit:g}, the largest finite {outputs[0].dtype}; "
+        "nothing that it read is as large"
+    )
+    return Status(FLOAT, (WORDS[FLOAT], words), saturated=True)
+
+
 def at_the_limit(op: str, outputs: Sequence[Reading]) -> Status:
     """A result of arithmetic exactly at the largest finite value of a narrow type, where nothing is
     known of the inputs.

@@ -40,6 +40,7 @@ class Recorder(Protocol):
     book: Any
     beneath: Any
     steps: Steps
+    suspicious_step: int | None  # the last one to keep whatever its rows show
 
     def start(self) -> None: ...
     def pause(self) -> None: ...
@@ -263,10 +264,11 @@ class Session:
         finding = book.overflowed and not skipped
         if skipped:
             self.skipped.append(ended)
-        if finding or accused:
+        kept = finding or accused or recorder.suspicious_step == ended
+        if kept:
             self.flagged = ended
-        self._ended.append((ended, finding or accused))
-        if self._step_due(recorder, ended, finding=finding or accused):
+        self._ended.append((ended, kept))
+        if self._step_due(recorder, ended, finding=kept):
             self.drain(end=True)
         else:
             self._hear()
@@ -298,6 +300,10 @@ class Session:
         known = self.writer.process.torch.get(kind, {})
         if key not in known and len(known) < MOST_NOTES:
             self.writer.update(torch={**self.writer.process.torch, kind: {**known, key: value}})
+
+    def state(self, kind: str, facts: dict[str, Any]) -> None:
+        """Put into process.json at once what is known by now of something that changes."""
+        self.writer.update(torch={**self.writer.process.torch, kind: facts})
 
     def keep_value(
         self, memory: memoryview, *, dtype: str, shape: tuple[int, ...], seal: bool

@@ -5,12 +5,12 @@ clipped at the limit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from opscope.judge.arguments import parse_arguments
 from opscope.judge.operators import element_of, is_per_element
-from opscope.judge.overflow import Status, at_the_limit, status_of
+from opscope.judge.overflow import Status, at_the_limit, newly_at_the_limit, status_of
 from opscope.judge.reading import is_finite, is_read
 from opscope.questions.findings import Accusation
 from opscope.scan.dataflow import Flow
@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from opscope.questions.rows import Node
 
 
-def quiet_accusations(nodes: Iterable[Node], flow: Flow) -> list[Accusation]:
-    """Calls whose outputs are finite, or were not read, and that overflowed all the same."""
+def quiet_accusations(
+    nodes: Iterable[Node],
+    flow: Flow,
+    raised: Callable[[Node], bool] = lambda _: False,
+) -> list[Accusation]:
+    """Calls whose outputs are finite, or were not read, and that overflowed all the same. raised:
+    whether the device told that something overflowed when a call was made.
+    """
     found: dict[tuple[int, int], Accusation] = {}
     for node in nodes:
         if (
@@ -31,11 +37,16 @@ def quiet_accusations(nodes: Iterable[Node], flow: Flow) -> list[Accusation]:
         ):
             continue
         status = _status(node)
+        by_device = not status.bits and raised(node)
+        if by_device:
+            status = newly_at_the_limit(
+                node.op, parse_arguments(node.args), node.inputs, node.outputs
+            )
         follows = node.phase in LATER and (node.process, node.forward_index) in found
         if (
             node.status or status.bits
         ) and not follows:  # the gradient of a call that is accused itself says nothing new
-            found[node.process, node.index] = _accusation(node, status)
+            found[node.process, node.index] = _accusation(node, status, by_device=by_device)
     return list(found.values())
 
 
@@ -54,7 +65,7 @@ def _status(node: Node) -> Status:
     return total
 
 
-def _accusation(node: Node, status: Status) -> Accusation:
+def _accusation(node: Node, status: Status, *, by_device: bool) -> Accusation:
     recorded_only = bool(node.status) and not status.bits
     unread = all(not is_read(row) for row in node.outputs)
     evidence: dict[str, Any] = {
@@ -66,6 +77,8 @@ def _accusation(node: Node, status: Status) -> Accusation:
     }
     if recorded_only:
         evidence["reported_by"] = "the device or the recorder"
+    if by_device:
+        evidence["reported_by"] = "the device"
     return Accusation(
         process=node.process,
         index=node.index,

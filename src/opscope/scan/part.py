@@ -12,7 +12,7 @@ import msgspec
 
 from opscope.operators.told import Rows
 from opscope.questions.findings import Accusation, Ranked, build, in_order, ranked, wants_finding
-from opscope.questions.rows import Screen, screen
+from opscope.questions.rows import Node, Screen, screen
 from opscope.run.finding import Finding
 from opscope.run.selection import Selection
 from opscope.run.unmatched import unmatched
@@ -22,6 +22,7 @@ from opscope.scan.ended_ranks import ended_first
 from opscope.scan.equal_calls import unequal_calls
 from opscope.scan.exchanges import exchange_accusations
 from opscope.scan.finite_overflow import quiet_accusations
+from opscope.scan.float_status import StatusTold, told_by
 from opscope.scan.gradients import gradient_report
 from opscope.scan.judged_calls import losses, suspicious_calls
 from opscope.scan.near_limit import near_limit_warnings
@@ -97,7 +98,9 @@ class Part(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Soundness(msgspec.Struct, frozen=True):
-    """What following the values that are not finite gave."""
+    """What following the values that are not finite gave; skipped and excused: origins, and results
+    at the limit, in steps that a GradScaler skipped.
+    """
 
     accusations: tuple[Accusation, ...] = ()
     guarded: tuple[Accusation, ...] = ()
@@ -105,6 +108,7 @@ class Soundness(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
     elsewhere: Elsewhere = Elsewhere()
     received: bool = False
+    excused: tuple[Node, ...] = ()
 
 
 def scan_part(
@@ -119,7 +123,8 @@ def scan_part(
     facts = counts(run)
     screened = screen(tables, facts.status)
     told(_SCREENED)
-    sound = _follow(tables, screened, facts.first_steps, asked.elsewhere)
+    status = told_by(tables)
+    sound = _follow(tables, screened, facts.first_steps, asked.elsewhere, status)
     told(_FOLLOWED)
     training = training_report(tables, facts.spans)
     judged = recorded_judgements(run)
@@ -148,6 +153,7 @@ def scan_part(
         ),
         warnings=(
             *sound.warnings,
+            *status.unexplained(sound.accusations, facts.spans),
             *(near_limit_warnings(tables) if screened.near else ()),
             *gradients.warnings,
             *training.warnings,
@@ -200,7 +206,11 @@ def _chosen(
 
 
 def _follow(
-    tables: Tables, found: Screen, first_steps: dict[int, int], elsewhere: Elsewhere
+    tables: Tables,
+    found: Screen,
+    first_steps: dict[int, int],
+    elsewhere: Elsewhere,
+    status: StatusTold,
 ) -> Soundness:
     """Origins of everything that is not sound; nothing is loaded for a clean run."""
     if found.clean:
@@ -235,13 +245,15 @@ def _follow(
                 f"GradScaler skipped the last {len(stubborn)} steps of {len(steps)} skipped ones: "
                 "the scale keeps falling"
             )
+    quiet, excused = status.weighed(quiet_accusations(nodes, flow, status.raised_for), nodes, skips)
     return Soundness(
-        (*origins.accusations, *quiet_accusations(nodes, flow), *row_crossings(nodes, notes)),
+        (*origins.accusations, *quiet, *row_crossings(nodes, notes)),
         origins.guarded,
         origins.skipped,
         tuple(warnings),
         _for_others(flow, reach),
         any(origin.cause == "received" for origin in flow.origins),
+        tuple(excused),
     )
 
 
@@ -294,18 +306,18 @@ def _skipped(sound: Soundness) -> list[dict[str, Any]]:
     """One record for each step that a GradScaler skipped on purpose, with the first origin in
     it.
     """
-    first: dict[tuple[int, int], Origin] = {}
-    for origin, _ in sound.skipped:
-        place = (origin.node.rank, origin.node.step)
-        if place not in first or origin.node.index < first[place].node.index:
-            first[place] = origin
+    first: dict[tuple[int, int], Node] = {}
+    for node in (*(origin.node for origin, _ in sound.skipped), *sound.excused):
+        place = (node.rank, node.step)
+        if place not in first or node.index < first[place].index:
+            first[place] = node
     return [
         {
             "rank": rank,
             "step": step,
-            "call": origin.node.name,
-            "op": origin.node.op,
-            "source": origin.node.source,
+            "call": node.name,
+            "op": node.op,
+            "source": node.source,
         }
-        for (rank, step), origin in sorted(first.items())
+        for (rank, step), node in sorted(first.items())
     ]

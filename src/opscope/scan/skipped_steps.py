@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 # This many skipped steps in a row, up to the last one, are no longer a search for the scale.
 PATIENCE = 5
+FLOAT_STATUS = "float status"  # in process.json where the process had a device that saturates
 _CHECK = "_amp_foreach_non_finite_check_and_unscale"
 _LAST = f"SELECT process, max(step) FROM calls WHERE op LIKE 'aten::{_CHECK}%' GROUP BY process"  # noqa: S608 - fixed text
 
 
 class Skips:
     """The skipped steps of every process: those in which the scaler's check read a gradient that is
-    not finite.
+    not finite, or, where devices saturate, that ended without a step of the optimizer.
     """
 
     def __init__(self, nodes: Iterable[Node], tables: Tables) -> None:
@@ -37,6 +38,9 @@ class Skips:
                 for row in node.inputs
             ):
                 self.steps[node.process].add(node.step)
+        for told in tables.run.processes:
+            if told.torch.get(FLOAT_STATUS):  # there the check reads no gradients but the status
+                self.steps[told.process].update(told.skipped_steps)
         long = {process for process, steps in self.steps.items() if len(steps) >= PATIENCE}
         last = dict(tables.rows(_LAST)) if long else {}
         self._stubborn = {
@@ -47,10 +51,13 @@ class Skips:
         """Whether an origin lies in a skipped step, its damage stayed out of the parameters, and
         the skipping ended.
         """
-        process, step = origin.node.process, origin.node.step
-        if step not in self.steps.get(process, ()) or step in self.stubborn(process):
+        if not self.excuses_step(origin.node.process, origin.node.step):
             return False
         return origin.bit not in damaged_parameters
+
+    def excuses_step(self, process: int, step: int) -> bool:
+        """Whether a step was skipped, and the skipping ended."""
+        return step in self.steps.get(process, ()) and step not in self.stubborn(process)
 
     def stubborn(self, process: int) -> frozenset[int]:
         """Skipped steps of a process, if it skipped five or more in a row and never recovered."""

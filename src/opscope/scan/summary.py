@@ -218,12 +218,12 @@ def _sample_words(sample: str | None) -> tuple[str, ...]:
 
 
 def unmeasured(run: Run) -> tuple[str, ...]:
-    """One line for each kind of tensor that a device was not asked about: what is wrong there is
-    not seen.
+    """One line for each thing of a device that could not be read, mostly a kind of tensor: what is
+    wrong there is not seen.
     """
     tables = [process.torch.get("not measured") for process in run.processes]
     told = {(what, why) for each in tables if isinstance(each, dict) for what, why in each.items()}
-    return tuple(sorted(f"tensors without statistics: {what} ({why})" for what, why in told)[:8])
+    return tuple(sorted(f"not measured: {what} ({why})" for what, why in told)[:8])
 
 
 def slow_disk(run: Run) -> tuple[str, ...]:

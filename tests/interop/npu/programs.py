@@ -122,6 +122,35 @@ def half_overflow() -> Step:
     return step
 
 
+def half_exponential() -> Step:
+    x = torch.linspace(1, 4, 16).half().to(DEVICE)
+
+    def step(number: int) -> torch.Tensor:
+        weights = torch.exp(x * (number + 1))  # HERE
+        return (weights / weights.sum()).float().mean()
+
+    return step
+
+
+def scaled_too_much() -> Step:
+    """Gradients overflow until GradScaler has found its scale."""
+    weight = nn.Parameter(on_device(64, 64))
+    optimizer = torch.optim.SGD([weight], lr=1e-3)
+    scaler = torch.amp.GradScaler(DEVICE, init_scale=2.0**20)
+    x = on_device(16, 64)
+
+    def step(_: int) -> torch.Tensor:
+        optimizer.zero_grad()
+        with torch.autocast(DEVICE, dtype=torch.float16):
+            loss = (x @ weight).float().square().mean()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        return loss
+
+    return step
+
+
 def nan_backward() -> Step:
     net = nn.Linear(8, 8).to(DEVICE)
     x = on_device(4, 8)
@@ -182,6 +211,8 @@ PROGRAMS: dict[str, Callable[[], Step]] = {
     "transformer_bfloat16": lambda: transformer(torch.bfloat16),
     "fused_attention": fused_attention,
     "half_overflow": half_overflow,
+    "half_exponential": half_exponential,
+    "scaled_too_much": scaled_too_much,
     "nan_backward": nan_backward,
     "division": division,
     "trained_away": trained_away,

@@ -31,6 +31,10 @@ NAMES = (
     *("float16", "bfloat16", "float32", "complex64"),
     *("bool", "uint8", "int8", "int16", "int32", "int64"),
 )
+# Types whose sums, squared too, stay within float32 whatever the elements are; on a device that
+# saturates the others are not summed: that might raise a status which the program asks for.
+SUMMED_SAFELY = ("float16", "bool", "uint8", "int8", "int16", "int32")
+NAMES_WITHOUT_SUMS = ("bfloat16", "float32", "int64")
 
 
 def ends_of(dtype: Any) -> np.dtype[Any]:
@@ -40,9 +44,9 @@ def ends_of(dtype: Any) -> np.dtype[Any]:
     return np.dtype("float32" if dtype.is_complex else str(dtype).removeprefix("torch."))
 
 
-def launch(torch: Any, tensor: Any) -> list[Any]:
+def launch(torch: Any, tensor: Any, *, sums: bool = True) -> list[Any]:
     """Pieces of int16 words on the tensor's device, those of each chunk in order; `read` takes them
-    on the host, joined.
+    on the host, joined. sums: with mean and l2norm.
 
     The tensor is strided and not empty, of a type that the device computes with; of complex
     elements the magnitudes are read.
@@ -54,7 +58,7 @@ def launch(torch: Any, tensor: Any) -> list[Any]:
     return [
         column.reshape(-1).view(torch.int16)
         for part in chunks(torch, tensor)
-        for column in columns(torch, part)
+        for column in columns(torch, part, sums=sums)
     ]
 
 
@@ -70,50 +74,57 @@ def chunks(torch: Any, tensor: Any) -> Iterator[Any]:
     yield from torch.split(permuted.view(-1), CHUNK) if permuted.is_contiguous() else [tensor]
 
 
-def float_columns(torch: Any, value: Any) -> list[Any]:
+def float_columns(torch: Any, value: Any, *, sums: bool) -> list[Any]:
     largest = torch.finfo(value.dtype).max
     kinds = torch.stack(
         [value != value, value == math.inf, value == -math.inf, value == 0, value < 0]  # noqa: PLR0124 - NaN
     )
     low = torch.nan_to_num(value, largest, largest, largest).amin()
     high = torch.nan_to_num(value, -largest, -largest, -largest).amax()
-    finite = torch.nan_to_num(value, 0.0, 0.0, 0.0)
-    sums = [finite.sum(dtype=torch.float32), torch.linalg.vector_norm(finite, dtype=torch.float32)]
-    return [kinds.reshape(len(kinds), -1).sum(1), low, high, *sums]
+    found = [kinds.reshape(len(kinds), -1).sum(1), low, high]
+    if sums:
+        finite = torch.nan_to_num(value, 0.0, 0.0, 0.0)
+        found.append(finite.sum(dtype=torch.float32))
+        found.append(torch.linalg.vector_norm(finite, dtype=torch.float32))
+    return found
 
 
-def integer_columns(torch: Any, value: Any) -> list[Any]:
+def integer_columns(torch: Any, value: Any, *, sums: bool) -> list[Any]:
     if value.dtype is torch.bool:
         value = value.view(torch.uint8).clamp(max=1)  # any bits but zero are true
     kinds = torch.stack([value == 0, value < 0])
-    wide = value.to(torch.float32)
     ends = [value.amin().to(torch.int64), value.amax().to(torch.int64)]
-    return [kinds.reshape(len(kinds), -1).sum(1), *ends, wide.sum(), torch.linalg.vector_norm(wide)]
+    found = [kinds.reshape(len(kinds), -1).sum(1), *ends]
+    if sums:
+        wide = value.to(torch.float32)
+        found += [wide.sum(), torch.linalg.vector_norm(wide)]
+    return found
 
 
-def read(words: NDArray[np.int16], dtype: Any, size: int) -> Statistics:
+def read(words: NDArray[np.int16], dtype: Any, size: int, *, sums: bool = True) -> Statistics:
     """The record of what `launch` answered, all chunks joined; size is the number of elements,
-    dtype the tensor's.
+    dtype the tensor's, sums as `launch` was told.
 
     Raises ValueError for counts that no tensor of this size has: the device did not do what it was
     asked.
     """
     floating = dtype.is_floating_point or dtype.is_complex
-    found = read_floats(words, ends_of(dtype), size) if floating else read_integers(words, size)
+    if floating:
+        found = read_floats(words, ends_of(dtype), size, SUMS if sums else 0)
+    else:
+        found = read_integers(words, size, SUMS if sums else 0)
     if min(found.nan, found.pos_inf, found.neg_inf, found.zero, found.neg, found.pos) < 0:
         raise ValueError(f"a device counted more elements of a {dtype} tensor than its {size}")
     return found
 
 
-def read_floats(words: NDArray[np.int16], ends: np.dtype[Any], size: int) -> Statistics:
-    rows = words.reshape(
-        -1, FLOAT_COUNTS + ends.itemsize + SUMS
-    )  # two ends of so many bytes are so many words
+def read_floats(words: NDArray[np.int16], ends: np.dtype[Any], size: int, sums: int) -> Statistics:
+    exact = FLOAT_COUNTS + ends.itemsize  # two ends of so many bytes are so many words
+    rows = words.reshape(-1, exact + sums)
     nan, pos_inf, neg_inf, zero, below = (
         int(count) for count in part(rows, 0, FLOAT_COUNTS, np.int64).sum(axis=0)
     )
-    low, high = part(rows, FLOAT_COUNTS, -SUMS, ends).astype(np.float64).T
-    total, norm = part(rows, -SUMS, None, np.float32).astype(np.float64).T
+    low, high = part(rows, FLOAT_COUNTS, exact, ends).astype(np.float64).T
     neg = below - neg_inf
     count = size - nan - pos_inf - neg_inf
     if not count:
@@ -121,15 +132,12 @@ def read_floats(words: NDArray[np.int16], ends: np.dtype[Any], size: int) -> Sta
     least, largest = float(low.min()), float(high.max())
     near = 0 if max(abs(least), abs(largest)) <= near_limit(ends) else None
     counts = (size, nan, pos_inf, neg_inf, zero, neg, count - zero - neg, near)
-    return Statistics(
-        *counts, least + 0.0, largest + 0.0, finite_or_none(total.sum() / count), joined(norm)
-    )
+    return Statistics(*counts, least + 0.0, largest + 0.0, *mean_and_norm(rows[:, exact:], count))
 
 
-def read_integers(words: NDArray[np.int16], size: int) -> Statistics:
-    rows = words.reshape(-1, INTEGER_ENDS + SUMS)
+def read_integers(words: NDArray[np.int16], size: int, sums: int) -> Statistics:
+    rows = words.reshape(-1, INTEGER_ENDS + sums)
     exact = part(rows, 0, INTEGER_ENDS, np.int64)
-    total, norm = part(rows, -SUMS, None, np.float32).astype(np.float64).T
     zero, neg = (int(count) for count in exact[:, :2].sum(axis=0))
     least, largest = int(exact[:, 2].min()), int(exact[:, 3].max())
     counts = (size, 0, 0, 0, zero, neg, size - zero - neg, 0)
@@ -137,11 +145,20 @@ def read_integers(words: NDArray[np.int16], size: int) -> Statistics:
         *counts,
         float(least),
         float(largest),
-        float(total.sum()) / size,
-        joined(norm),
+        *mean_and_norm(rows[:, INTEGER_ENDS:], size),
         least,
         largest,
     )
+
+
+def mean_and_norm(rows: NDArray[np.int16], count: int) -> tuple[float | None, float | None]:
+    """Those of so many elements, by rows of their sum and norm; nothing where the rows are
+    empty.
+    """
+    if not rows.shape[1]:
+        return None, None
+    total, norm = part(rows, 0, None, np.float32).astype(np.float64).T
+    return finite_or_none(total.sum() / count), joined(norm)
 
 
 def part(rows: NDArray[np.int16], start: int, end: int | None, dtype: Any) -> NDArray[Any]:

@@ -27,6 +27,7 @@ from opscope.kernels.compiled import NAMES
 from opscope.record.torch.devices import (
     FUSED,
     LEAN,
+    WITHOUT_SUMS,
     Capability,
     InOrder,
     current_stream,
@@ -45,7 +46,7 @@ LAYOUTS: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
     "from the second element on": lambda x: x.view(-1)[1:],
 }
 # Relative error of mean and l2norm: of plain operators that of a plain sum in float32.
-SUMS = {FUSED.title: 1e-6, LEAN.title: 1e-3}
+SUMS = {FUSED.title: 1e-6, LEAN.title: 1e-3, WITHOUT_SUMS.title: 0.0}
 
 
 def examine(kind: str) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def measured_by(capability: Capability, dtype: torch.dtype, size: str) -> str:
         return f"not measured: {capability.unmeasured.get(dtype, 'not asked')}"
     if way is FUSED:
         return FUSED.title
-    return f"{LEAN.title} ({FUSED.title}: {capability.why_not(FUSED, dtype)})"
+    return f"{way.title} ({FUSED.title}: {capability.why_not(FUSED, dtype)})"
 
 
 def content(rows: int, dtype: torch.dtype) -> torch.Tensor:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -36,6 +37,12 @@ class Way:
 
 FUSED = Way("fused kernel", fused.NAMES, fused.launch, fused.read)
 LEAN = Way("plain operators", lean.NAMES, lean.launch, lean.read)
+WITHOUT_SUMS = Way(
+    "plain operators without sums",
+    lean.NAMES_WITHOUT_SUMS,
+    partial(lean.launch, sums=False),
+    partial(lean.read, sums=False),
+)
 # Kinds of devices on which a kernel of our own is tried in the watched program: one that fails
 # there could take the program with it. `opscope doctor --device` tries it on any, in a process of
 # its own.
@@ -51,6 +58,15 @@ class Capability:
     ways: dict[torch.dtype, Way | None] = field(default_factory=dict)
     unmeasured: dict[torch.dtype, str] = field(default_factory=dict)
 
+    @cached_property
+    def saturates(self) -> bool:
+        """Whether what leaves its type ends at the largest value of it there, and raises the
+        device's overflow status, as the device's module of torch says.
+        """
+        utilities = getattr(getattr(torch, self.device.type, None), "utils", None)
+        has_infinity = getattr(utilities, "is_support_inf_nan", None)
+        return has_infinity is not None and not has_infinity()
+
     def way(self, dtype: torch.dtype) -> Way | None:
         """How statistics of a type are worked out; None where they are not, for the reason in
         `unmeasured`.
@@ -64,13 +80,18 @@ class Capability:
 
     def _try(self, dtype: torch.dtype) -> Way | None:
         reasons = []
-        for way in (FUSED, LEAN):
+        for way in self._possible(dtype):
             why_not = self.why_not(way, dtype)
             if why_not is None:
                 return way
             reasons.append(f"{way.title}: {why_not}")
         self.unmeasured[dtype] = "; ".join(reasons)
         return None
+
+    def _possible(self, dtype: torch.dtype) -> tuple[Way, Way]:
+        """Ways of which none raises an overflow status that the program might ask for."""
+        quiet = self.saturates and fused.name_of(dtype) not in lean.SUMMED_SAFELY
+        return FUSED, WITHOUT_SUMS if quiet else LEAN
 
     def why_not(self, way: Way, dtype: torch.dtype) -> str | None:
         """Why a type is not measured this way; None where it is."""
@@ -95,7 +116,7 @@ class Capability:
             found = way.read(words, dtype, 1)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is no way for this type
             return reason_of(error)
-        right = (found.pos, found.min, found.max, found.l2norm) == (1, 1.0, 1.0, 1.0)
+        right = (found.pos, found.min, found.max) == (1, 1.0, 1.0) and found.l2norm in {1.0, None}
         return None if right else f"answers {found}"
 
 
@@ -144,6 +165,16 @@ def answers(device: torch.device) -> bool:
     except Exception:  # noqa: BLE001 - whatever it is, it is no answer
         return False
     return True
+
+
+def overflow_status(device: torch.device) -> bool:
+    """Whether a device that saturates has its overflow status raised. Waits for the device; reading
+    clears nothing.
+    """
+    operators = getattr(torch.ops, device.type)
+    with on(device):
+        words = operators.npu_get_float_status(torch.zeros(8, device=device)).cpu()
+    return bool(words[0] != 0)
 
 
 def captures(device: torch.device) -> bool:

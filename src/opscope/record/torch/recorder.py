@@ -34,6 +34,7 @@ from opscope.record.torch.checker import Checker
 from opscope.record.torch.compiled import CompiledCheck
 from opscope.record.torch.dynamo import surround_compilations
 from opscope.record.torch.flags import autocast_types, hold_flags, parse_flags, read_flags
+from opscope.record.torch.float_status import FloatStatus
 from opscope.record.torch.formulas import Formulas
 from opscope.record.torch.graphs import Graphs
 from opscope.record.torch.mode import ApiMode, OperatorMode
@@ -82,6 +83,8 @@ class TorchRecorder:
             self._step_ended, LiveOptimizers(self.modules.may_have_used), module=config.step_module
         )
         self._worked = False
+        self._float_status = FloatStatus()
+        self.suspicious_step: int | None = None
         self._copies_kept = 0
         self.levels = tuple(level for level in config.levels if level != DIGEST)
         self._autocast: dict[str, None] = {}
@@ -168,6 +171,7 @@ class TorchRecorder:
     def stop(self) -> None:
         """Stop watching; modes of other threads pass calls through from now on."""
         self.book.active = False
+        self._tell_status()
         for hook in self._hooks:
             hook.remove()
         self._hooks = []
@@ -188,6 +192,8 @@ class TorchRecorder:
         if not end and not staging.full:
             return False
         self.book.fetched(staging.fetch(), self._keep_copied)
+        if end and not self._float_status.full:
+            self._read_status()
         return True
 
     def _keep_copied(self, ticket: int) -> tuple[str, str] | None:
@@ -240,6 +246,23 @@ class TorchRecorder:
     def _step_ended(self, skipped: bool) -> None:  # noqa: FBT001 - callback of record.steps
         self.session.step_ended(skipped)
         self._worked = False
+
+    def _read_status(self) -> None:
+        """Whether something overflowed in this step, as devices tell that saturate; others are not
+        asked.
+        """
+        step = int(self.book.step)
+        rose = self._float_status.note(step, self.binding.staging.overflow_statuses())
+        if rose:
+            self.suspicious_step = step
+        # the program may be killed before it ends
+        if rose or step & (step - 1) == 0 or not self.book.active:
+            self._tell_status()
+
+    def _tell_status(self) -> None:
+        facts = self._float_status.facts()
+        if facts:
+            self.session.state("float status", facts)
 
     def settings(self) -> dict[str, Any]:
         """torch's flags as they are now, and where autocast has been on, for process.json."""

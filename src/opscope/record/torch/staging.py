@@ -30,6 +30,7 @@ from opscope.record.torch.devices import (
     current_stream,
     host_memory,
     on,
+    overflow_status,
     reason_of,
     unseen,
 )
@@ -96,6 +97,7 @@ class Staging:
         self._next = 0
         self._devices: dict[torch.device, Device] = {}
         self._lost: set[torch.device] = set()
+        self._silent: set[torch.device] = set()  # whose overflow status cannot be read
         self._ready: list[tuple[int, Statistics | None]] = []
         self._failed, self._unmeasured = failed, unmeasured
         self._capability = capability
@@ -145,18 +147,48 @@ class Staging:
         """What an action on a device's tensor gives; None where the device cannot do it, which
         refused is told (of which tensors, and why), or answers no more, which is said once.
         """
+        return self._answer(tensor.device, action, lambda why: refused(named(tensor), why))
+
+    def overflow_statuses(self) -> dict[str, bool]:
+        """Whether the overflow status of each device that saturates is raised; one wait for each.
+        What cannot be read is not asked again.
+        """
         with self._lock:
-            if tensor.device in self._lost:
+            asked = [
+                device
+                for device, capability in self._capabilities.items()
+                if device not in self._silent and capability.saturates and not captures(device)
+            ]
+            return {
+                str(device): raised
+                for device in asked
+                if (raised := self._overflow_status(device)) is not None
+            }
+
+    def _overflow_status(self, device: torch.device) -> bool | None:
+        def refused(why: str) -> None:
+            self._silent.add(device)
+            self._unmeasured(f"{device} overflow status", why)
+
+        if device in self._devices:  # first what would be lost if that fails
+            self._collect(device, self._devices[device])
+        return self._answer(device, lambda: overflow_status(device), refused)
+
+    def _answer(
+        self, device: torch.device, action: Callable[[], Result], refused: Callable[[str], None]
+    ) -> Result | None:
+        with self._lock:
+            if device in self._lost:
                 return None
             try:
                 with unseen():
-                    return self._tried(tensor.device, action)
+                    return self._tried(device, action)
             except Exception as error:
                 if is_surfaced(error):
                     raise
-                if not answers(tensor.device):
-                    self._lose(tensor.device, error)
-                refused(named(tensor), reason_of(error))
+                if not answers(device):
+                    self._lose(device, error)
+                refused(reason_of(error))
                 return None
 
     def _tried(self, device: torch.device, action: Callable[[], Result]) -> Result:
