@@ -157,6 +157,26 @@ def test_an_ai_core_error_is_named_where_it_happened(launch: str, tmp_path: Path
     assert (found["kind"], found["op"]) == ("crash", "aten::_softmax.default")
 
 
+def kernel_case_is_filled_in(folder: Path) -> None:
+    """`opscope aicore` with what CANN would have logged of the process: the kernel's name alone."""
+    (process,) = (folder / "run" / "processes").glob("*/process.json")
+    pid = json.loads(process.read_text())["pid"]
+    kernel = "SoftmaxV2_" + "0a" * 16 + "_1"
+    (folder / "logs").mkdir()
+    (folder / "logs" / f"plog-{pid}_1.log").write_text(
+        f"[ERROR] RUNTIME({pid},python):2026-11-26-10:00:01.000.000 [stream.cc:1] {pid} "
+        "PrintErrorInfo:Aicore kernel execute failed, device_id=0, stream_id=2, report_stream_id=2,"
+        f" task_id=6, flip_num=0, fault kernel_name={kernel}, fault kernel info ext=none, "
+        "program id=1, hash=15656883929986130445.\n"
+    )
+    done = execute(folder, "-m", "opscope", "aicore", "logs", "run", "-o", "kernel")
+    assert f"{PROGRAMS}:{line_of('SOFTMAX', 'products')}" in " ".join(done.stdout.split())
+    main = (folder / "kernel" / "case" / "main.py").read_text()
+    assert "Called as aten::_softmax.default(float32[32, 16], -1, False)" in main
+    assert '"shape": (32, 16), "dtype": "float32"' in main
+    assert '"value": str(HERE / "inputs/input.0.npy")' in main
+
+
 def test_an_ai_core_error_is_cut_out_by_the_command_that_scan_proposes(tmp_path: Path) -> None:
     broken = {"NPU_BREAK": "aclnnSoftmax:error"}
     done, _ = recorded(tmp_path, "products", **broken)
@@ -167,6 +187,7 @@ def test_an_ai_core_error_is_cut_out_by_the_command_that_scan_proposes(tmp_path:
     journal = ("--sync", "--journal", "aten::_softmax.default")
     _, document = recorded(again, "products", *journal, **broken)
     assert first(document, "SOFTMAX", "products")["confidence"] == "proven"
+    kernel_case_is_filled_in(again)
     cut = execute(again, "-m", "opscope", "repro", "run", "-o", "case", **broken)
     assert "\nreproduced: " in cut.stdout, "a device that has stopped makes no second trial"
     assert execute(again, "case/repro.py", **broken).returncode == 1

@@ -22,6 +22,7 @@ from opscope.ascend.kernels import Kernel, choose, kernel_names
 from opscope.ascend.log import LogReader
 from opscope.ascend.objects import Place
 from opscope.ascend.program import ProgramCounter, program_counter
+from opscope.ascend.recorded import Filled, RecordedCall, filled
 from opscope.ascend.reference import attributes_of, check
 from opscope.ascend.references.judge import DIFFERS, Judged
 from opscope.ascend.tensors import KernelTensor, Tiling, tensors_of, tiling_of
@@ -58,7 +59,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     """Everything known about one error.
 
     counters are those of the cores in order; place is by the registers, heuristic_place by
-    msaicerr's rule.
+    msaicerr's rule; call is the recorded one that launched the kernel, filled what it says of the
+    tensors.
     """
 
     fault: Fault
@@ -82,6 +84,8 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
     case: WrittenCase | None = None
     missing: tuple[Missing, ...] = ()
     problems: tuple[str, ...] = ()
+    call: RecordedCall | None = None
+    filled: Filled | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -162,6 +166,12 @@ def with_case_result(one: Analysis, result: str | None) -> Analysis:
         else None,
     )
     return msgspec.structs.replace(one, case_result=result, verdicts=verdicts(grounds))
+
+
+def with_call(one: Analysis, call: RecordedCall) -> Analysis:
+    """The analysis with what the call of a recorded program says that launched the kernel."""
+    found = filled(one.tensors, call)
+    return msgspec.structs.replace(one, call=call, filled=found, tensors=found.tensors)
 
 
 def _task_name(kernel: str | None) -> str | None:

@@ -14,7 +14,9 @@ references/    the CPU references, NumPy only;   tiling.bin   the tiling data as
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +44,7 @@ _LARGEST_CASE = 1 << 26
 _MAIN = """\
 # Single-operator case of {title}, made by opscope. Needs CANN with op_test_frame:
 #     python3 main.py
-from pathlib import Path
+{called}from pathlib import Path
 
 from op_test_frame.ut import OpUT
 
@@ -112,7 +114,8 @@ def write(one: Analysis, folder: Path) -> WrittenCase:
     name = _binary_name(one)
     lacks = [
         *_binaries(one, folder, name),
-        *_without_values(params, launch),
+        *_without_values(one, params, launch),
+        *_uncertain(one),
         *(launch.lacks if launch is not None else ()),
     ]
     if reason is None:
@@ -120,6 +123,7 @@ def write(one: Analysis, folder: Path) -> WrittenCase:
             "op": json.dumps(one.operator),
             "name": json.dumps(name),
             "binary": json.dumps(f"kernel_meta/{name}.o"),
+            "called": f"# Called as {_plain(one.call.text)}\n" if one.call is not None else "",
         }
         text = _MAIN.format(title=_comment(one), params="\n".join(map(_line, params)), **said)
         (folder / "main.py").write_text(text, encoding="utf-8", errors="backslashreplace")
@@ -259,7 +263,10 @@ def _binary_name(one: Analysis) -> str:
 
 
 def _comment(one: Analysis) -> str:
-    text = f"{one.operator} {one.name or ''}".strip()
+    return _plain(f"{one.operator} {one.name or ''}".strip())
+
+
+def _plain(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
@@ -294,6 +301,8 @@ def _param(one: Analysis, tensor: KernelTensor, shape: tuple[int, ...], folder: 
     dumped = _dumped(one, tensor)
     layout = tensor.format or "ND"
     values, host = _values(one, dumped)
+    if values is None and not is_private(layout):
+        values = host = _given(one, tensor)
     if values is not None and is_private(layout):
         shape = tuple(values.shape)
     origin = (
@@ -332,6 +341,15 @@ def _values(
     host = values_of(one.dump.file, dumped, one.tensors)
     device = device_values_of(one.dump.file, dumped)
     return (host if device is None else device), host
+
+
+def _given(one: Analysis, tensor: KernelTensor) -> NDArray[Any] | None:
+    """What the recorded call gave for a tensor, in the shape that the kernel has it in."""
+    given = None if one.filled is None else one.filled.given.get((tensor.io, tensor.index))
+    if given is None or given.values is None or tensor.shape is None:
+        return None
+    values = given.values  # of a type that NumPy does not have they are bytes
+    return values.reshape(tensor.shape) if values.size == prod(tensor.shape) else None
 
 
 def _stored(
@@ -407,7 +425,27 @@ def _held_binary(one: Analysis) -> bytes | None:
     return data if data.startswith(b"\x7fELF") else None
 
 
-def _without_values(params: list[_Param], launch: Launch | None) -> list[str]:
+def _uncertain(one: Analysis) -> list[str]:
+    """What has to be known of a case that a recorded call filled in."""
+    if one.call is None or one.filled is None:
+        return []
+    found = []
+    if not one.call.certain:
+        found.append(
+            f"certainty: {one.call.name} is the first recorded call of {one.call.op} that may have "
+            "failed; record with --sync to know"
+        )
+    if not any(tensor.io == "output" for tensor in one.tensors):
+        found.append("outputs: the call raised before it had any; add them to main.py")
+    if one.filled.in_order_of_call:
+        found.append(
+            "the kernel's own order of tensors: inputs and outputs are in the order of the "
+            f"PyTorch call ({one.call.op}); attributes of the operator are not known"
+        )
+    return found
+
+
+def _without_values(one: Analysis, params: list[_Param], launch: Launch | None) -> list[str]:
     if (
         not params
         and launch is not None
@@ -422,8 +460,14 @@ def _without_values(params: list[_Param], launch: Launch | None) -> list[str]:
     absent = [str(param.index) for param in params if param.io == "input" and param.value is None]
     if not absent:
         return []
+    kept = (
+        f"; opscope run --sync --journal {shlex.quote(one.call.op)} -- CMD keeps them"
+        if one.call is not None
+        else ""
+    )
+    numbers = ", ".join(absent)
     return [
-        f"values of input {', '.join(absent)}: without them OpUT takes random numbers from 0.1 to 1"
+        f"values of input {numbers}: without them OpUT takes random numbers from 0.1 to 1{kept}"
     ]
 
 
@@ -441,11 +485,29 @@ def _record(
         "kernel": name,
         "binary": f"kernel_meta/{name}.o",
         "attributes": attributes_of(one.node, one.kernel),
+        "call": None
+        if one.call is None
+        else {
+            "name": one.call.name,
+            "op": one.call.op,
+            "source": one.call.source,
+            "args": one.call.tree,
+        },
         "tiling_key": one.fault.tiling_key,
         "block_dim": one.fault.block_dim,
         "launch": None if launch is None else msgspec.to_builtins(launch),
         **sides,
     }
+
+
+def _called(one: Analysis) -> str:
+    if one.call is None:
+        return ""
+    command = f"opscope repro {shlex.quote(one.call.run)} {shlex.quote(one.call.name)}"
+    return (
+        f"The program's call, {_plain(one.call.name)}:\n\n    {_plain(one.call.text)}\n\n"
+        f"As a script of PyTorch: `{_plain(command)}`.\n\n"
+    )
 
 
 def _readme(one: Analysis, params: list[_Param], launch: Launch | None, lacks: list[str]) -> str:
@@ -478,6 +540,7 @@ def _readme(one: Analysis, params: list[_Param], launch: Launch | None, lacks: l
         "fails, 125 cannot be tried\n```\n\n"
         "Take the outcome back: `opscope aicore … --case-result reproduced`, "
         "`not-reproduced`, or the folder of the new logs.\n\n"
+        f"{_called(one)}"
         f"| tensor | type | shape | format | values |\n|---|---|---|---|---|\n{rows}\n\n## "
         f"Missing\n\n{missing}"
     )

@@ -3,8 +3,8 @@
 from.
 
 The evidence is one record for each part, told apart by `part`: verdict, error, cores, returned,
-arguments, addresses, tiling, node, kernel, place, dump, missing. Registers and addresses are
-hexadecimal texts, as the logs print them.
+arguments, addresses, tiling, node, kernel, place, dump, call, case, missing. Registers and
+addresses are hexadecimal texts, as the logs print them.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def finding(one: Analysis) -> Finding:
         kind="aicore-error",
         call=one.name or fault.kernel,
         op=one.operator,
-        source=(place.python or place.source) if place else None,
+        source=(place.python or place.source) if place else one.call.source if one.call else None,
         status=next((core.code for core in fault.cores if core.code), None),
         reasons=tuple(_reasons(one)),
         confidence=one.verdict.confidence,
@@ -182,6 +182,9 @@ def _parts(one: Analysis) -> Iterator[Part]:
     }
     yield _tiling(one)
     yield from _sources(one)
+    if one.call is not None:
+        told = ("run", "name", "op", "source", "text", "certain")
+        yield {"part": "call", **{name: getattr(one.call, name) for name in told}}
     if one.case is not None:
         yield {"part": "case", **msgspec.structs.asdict(one.case)}
     yield {

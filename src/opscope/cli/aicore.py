@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -171,9 +171,27 @@ def _analysed(
             "ASCEND_PROCESS_LOG_PATH says"
         )
     analyses = analyse_all(reader, found, case_result=where.case_result)
+    analyses = joined(analyses, places)
     return analyses, lambda done: document(
         done, found=found, read=read, codes=reader.codes, runs=paths
     )
+
+
+def joined(analyses: tuple[Analysis, ...], places: Iterable[Path]) -> tuple[Analysis, ...]:
+    """Errors with the recorded calls that they are of, as far as runs of opscope are among the
+    places.
+    """
+    from opscope.errors import OpscopeError
+    from opscope.formats.registry import find_format, open_run
+    from opscope.scan.kernel_calls import with_calls
+
+    for place in places if analyses else ():
+        try:
+            if place.is_dir() and find_format(place).name == "opscope":
+                analyses = with_calls(analyses, open_run(place))
+        except OpscopeError as error:  # noqa: PERF203 - the logs are explained without it
+            note(f"{place}: calls are not joined with the error: {error}")
+    return analyses
 
 
 def _folder(output: Path) -> Path:

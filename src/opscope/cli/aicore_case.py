@@ -103,10 +103,11 @@ def _new(place: Path, call: str | None, output: Path) -> Path:
     from opscope.ascend.case import write
     from opscope.ascend.find import collect
     from opscope.ascend.log import read_logs
+    from opscope.cli.aicore import joined
     from opscope.repro.write import free_folder
 
     found = collect([place])
-    analyses = analyse_all(read_logs(found.logs), found)
+    analyses = joined(analyse_all(read_logs(found.logs), found), [place])
     if not analyses:
         raise UsageError(f"{place}: no known dump or run, and no AI Core error in its logs")
     one = _error(analyses, call, place)

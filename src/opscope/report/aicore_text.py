@@ -125,6 +125,8 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
         yield from folded(f"  {code_of(finding, reason) or 'code'}  ", reason, width=width)
     yield from _messages(finding, width=width)
     yield from _place_lines(finding, width=width)
+    if part(finding, "call"):
+        yield from folded("  call    ", _called(finding), width=width)
     yield from _argument_lines(finding, width=width)
     for tensor in part(finding, "dump").get("tensors", ()):
         if tensor["troubles"]:
@@ -220,6 +222,12 @@ def _messages(finding: Finding, *, width: int) -> Iterator[Text]:
         core["message"] for core in part(finding, "cores").get("cores", ()) if core["message"]
     ):
         yield from folded("  says    ", message, width=width)
+
+
+def _called(finding: Finding) -> str:
+    """The recorded call that launched the kernel."""
+    call = part(finding, "call")
+    return f"{call['text']}{'' if call['certain'] else ' (the first that may have failed)'}"
 
 
 def _place_lines(finding: Finding, *, width: int) -> Iterator[Text]:
@@ -558,6 +566,8 @@ def _core_file(core: Part) -> Iterator[str]:
 
 
 def _case(finding: Finding) -> Iterator[str]:
+    if part(finding, "call"):
+        yield _row("call", _called(finding))
     case = part(finding, "case")
     if case:
         yield _row("case", case["folder"])

@@ -68,11 +68,11 @@ def suspects_of(tables: Tables, index: int, error: str, process: Process) -> Sus
     launched = tuple(_launched(tables, process.process, index))[::-1]
     told = process.torch.get("device errors", {}).values()  # to the recorder, which asked first
     kernel = _kernel_in("\n".join([error, *told])) or _kernel_logged(process)
-    word = None if kernel is None else _plain(kernel)
-    return Suspects(launched, kernel, tuple(call for call in launched if _plain(call.op) == word))
+    word = None if kernel is None else plain(kernel)
+    return Suspects(launched, kernel, tuple(call for call in launched if plain(call.op) == word))
 
 
-def _plain(op: str) -> str:
+def plain(op: str) -> str:
     """One word for an operator and for the kernels that compute it."""
     return _LISTS.sub(r"\1", kin(op).replace("_", "").lower().removeprefix("native"))
 

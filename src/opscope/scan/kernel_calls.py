@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which recorded call launched a kernel that failed: AI Core errors of logs joined with a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from opscope.ascend.analysis import Analysis, with_call
+from opscope.ascend.recorded import RecordedCall, RecordedTensor
+from opscope.errors import OpscopeError
+from opscope.questions.rows import whole_calls
+from opscope.questions.tables import Tables, key, open_tables
+from opscope.run.query import tensors_at
+from opscope.scan.crashes import crash_accusations
+from opscope.scan.device_errors import plain
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from opscope.questions.findings import Accusation
+    from opscope.run.protocol import Run
+    from opscope.run.schema import Call, Tensor
+
+LARGEST = 1 << 30  # bytes of a value that are written into a case
+
+
+def with_calls(analyses: Sequence[Analysis], run: Run) -> tuple[Analysis, ...]:
+    """Errors with the call of the run that each is of, where that is known: of the process that the
+    log is of, in which it died, an operator that such a kernel computes.
+    """
+    with open_tables(run) as tables:
+        crashed = crash_accusations(tables)
+        return tuple(_with_call(one, tables, crashed) for one in analyses)
+
+
+def _with_call(one: Analysis, tables: Tables, crashed: Sequence[Accusation]) -> Analysis:
+    pids = {process.process: process.pid for process in tables.run.processes}
+    told = one.operator or one.fault.kernel
+    for crash in crashed:
+        if told is None or one.fault.pid not in (None, pids.get(crash.process)):
+            continue
+        place = key(crash.process, crash.index)
+        found = whole_calls(tables, _keys(place), tensors=False).get(place)
+        if found is not None and plain(found[0].op) == plain(told):
+            return with_call(one, _recorded(tables.run, crash, found[0]))
+    return one
+
+
+def _keys(*places: int) -> NDArray[np.int64]:
+    import numpy as np
+
+    return np.asarray(places, dtype=np.int64)
+
+
+def _recorded(run: Run, crash: Accusation, call: Call) -> RecordedCall:
+    return RecordedCall(
+        run=run.info.path,
+        name=call.name,
+        op=call.op,
+        source=call.source,
+        args=call.args,
+        tensors=tuple(
+            RecordedTensor(
+                io=row.io,
+                slot=row.slot,
+                dtype=row.dtype,
+                shape=tuple(row.shape),
+                layout=row.layout,
+                values=_values(run, row),
+            )
+            for row in tensors_at(run, crash.process, crash.index)  # what the journal has, too
+            if row.shape is not None
+        ),
+        certain=crash.confidence == "proven",
+    )
+
+
+def _values(run: Run, row: Tensor) -> NDArray[np.generic] | None:
+    """What an input held; what a call that failed would have made nobody knows."""
+    if row.io != "input" or row.value is None or row.partial:
+        return None
+    try:
+        found = run.value(row)
+    except OpscopeError:
+        return None  # the shard is gone; the case says that it lacks the values
+    return found if found.nbytes <= LARGEST else None
