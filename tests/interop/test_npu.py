@@ -146,6 +146,25 @@ def test_the_program_has_its_overflow_status(tmp_path: Path) -> None:
     assert (document["verdict"], len(document["summary"]["skipped_steps"])) == ("clean", 3)
 
 
+def test_what_a_large_origin_read_is_kept_by_the_second_run_that_is_proposed(
+    tmp_path: Path,
+) -> None:
+    done, document = recorded(tmp_path, "large_overflow")
+    found = first(document, "HERE", "large_overflow")
+    (proposed,) = (line for line in done.stderr.splitlines() if line.startswith("or "))
+    assert f"--steps {found['step']} --ops aten::matmul.default --values full -- CMD" in proposed
+    options = proposed.partition("opscope run ")[2].partition(" -- CMD")[0].split()
+    again = tmp_path / "again"
+    again.mkdir()
+    second, document = recorded(again, "large_overflow", *options)
+    assert first(document, "HERE", "large_overflow")["op"] == "aten::matmul.default"
+    assert not [line for line in second.stderr.splitlines() if line.startswith("or ")]
+    case = execute(again, "-m", "opscope", "repro", "run", "-o", "case")
+    assert "reproduced 3/3" in case.stdout, case.stderr
+    assert "bit for bit the recorded output" in case.stdout
+    assert "invented" not in case.stdout
+
+
 @pytest.mark.parametrize("launch", LAUNCHES)
 def test_an_ai_core_error_is_named_where_it_happened(launch: str, tmp_path: Path) -> None:
     given = {"NPU_BREAK": "aclnnSoftmax:error", **LAUNCHES[launch]}

@@ -11,7 +11,12 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from opscope.report.terminal import next_command, print_verdict, verdict_lines
+from opscope.report.terminal import (
+    keeping_command,
+    next_command,
+    print_verdict,
+    verdict_lines,
+)
 from opscope.run.finding import Document, Finding, Forward, Slot
 
 
@@ -401,6 +406,17 @@ def test_of_a_record_without_tensors_no_case_is_proposed(finding: Finding) -> No
     text = "\n".join(line.plain for line in verdict_lines(document(lone), width=80, here=Path("/")))
     assert "next  opscope show runs/demo 'Opdebug.AI Core.57.563'" in text
     assert "repro" not in text
+
+
+def test_what_a_device_did_not_keep_a_second_run_does(finding: Finding) -> None:
+    assert keeping_command(finding) is None
+    unkept = msgspec.structs.replace(finding, step=3, evidence=({"unkept": ["0"]},))
+    command = f"opscope run --steps 3 --ops {finding.op} --values full -- CMD"
+    assert keeping_command(unkept) == command
+    lines = verdict_lines(document(unkept), width=160, here=Path("/"))
+    assert any(line.plain.startswith(f"or    {command}") for line in lines)
+    graph = msgspec.structs.replace(unkept, op="compiled::graph_0_0")
+    assert keeping_command(graph) is None
 
 
 def test_a_graph_that_cannot_be_cut_out_is_shown_next(finding: Finding) -> None:

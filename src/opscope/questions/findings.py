@@ -217,6 +217,8 @@ def _finding(one: Accusation, call: Call, tensors: list[Tensor], partners: Whole
     partner = (
         None if call.forward_index is None else partners.get(key(call.process, call.forward_index))
     )
+    unkept = _unkept_on_a_device(one, inputs)
+    evidence = {**one.evidence, "unkept": unkept} if unkept else one.evidence
     better = {"op": one.inside, "module": one.module, "source": one.source}
     return Finding(
         kind=one.kind,
@@ -227,10 +229,26 @@ def _finding(one: Accusation, call: Call, tensors: list[Tensor], partners: Whole
         status=hex(status.bits) if status.bits else None,
         reasons=tuple(dict.fromkeys((*status.reasons, *one.reasons))),
         confidence=one.confidence,
-        evidence=(one.evidence,) if one.evidence else (),
+        evidence=(evidence,) if evidence else (),
         inputs=tuple(slot_of(tensor) for tensor in inputs),
         outputs=tuple(slot_of(tensor) for tensor in outputs),
     )
+
+
+def _unkept_on_a_device(one: Accusation, inputs: Sequence[Tensor]) -> list[str]:
+    """Inputs of an origin, by slot, that lay on a device and were too large to have their values
+    kept.
+    """
+    if one.kind != "overflow-origin":
+        return []
+    return [
+        tensor.slot
+        for tensor in inputs
+        if tensor.value is None
+        and tensor.size != 0
+        and tensor.device is not None
+        and not tensor.device.startswith("cpu")
+    ]
 
 
 def is_conversion(call: Call) -> bool:

@@ -72,6 +72,9 @@ def verdict_lines(document: Document, *, width: int, here: Path) -> Iterator[Tex
     command = _next(document, run)
     if command is not None:
         yield line(("next  ", "bold"), command)
+    again = next(filter(None, map(keeping_command, document.findings[:1])), None)
+    if again is not None:
+        yield line(("or    ", "bold"), f"{again}   (what it read was not kept; this keeps it)")
 
 
 def _guarded(document: Document, run: str, width: int) -> Iterator[Text]:
@@ -429,6 +432,15 @@ def _next(document: Document, run: str) -> str | None:
     """
     finding = next((found for found in document.findings if found.call is not None), None)
     return None if finding is None else next_command(finding, run)
+
+
+def keeping_command(finding: Finding) -> str | None:
+    """The second run that keeps what an origin read, where the first could not; None for others."""
+    unkept = any(record.get("unkept") for record in finding.evidence)
+    if not unkept or finding.op is None or not OVERLOAD.fullmatch(finding.op):
+        return None
+    words = f"--steps {finding.step} --ops {shlex.quote(finding.op)} --values full"
+    return f"opscope run {words} -- CMD"
 
 
 def next_command(finding: Finding, run: str) -> str | None:

@@ -13,7 +13,7 @@ import msgspec
 
 from opscope.judge.limits import largest_finite
 from opscope.report.oneline import one_line
-from opscope.report.terminal import kind_words, next_command
+from opscope.report.terminal import keeping_command, kind_words, next_command
 from opscope.view.layout import lay_out, shown
 from opscope.view.references import Place, reference
 
@@ -137,7 +137,7 @@ def commands_of(finding: Finding, run: str) -> list[str]:
     first = next_command(finding, run)
     quoted = shlex.quote(run)
     named = f"r{finding.rank}/s{finding.step}/{finding.call}" if finding.call else None
-    found = [first] if first is not None else []
+    found = [each for each in (first, keeping_command(finding)) if each is not None]
     if named is not None:
         found.append(f"opscope show {quoted} {shlex.quote(named)}")
     if finding.kind == "overflow-origin" and finding.op is not None:

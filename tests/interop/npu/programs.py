@@ -122,6 +122,24 @@ def half_overflow() -> Step:
     return step
 
 
+def large_overflow() -> Step:
+    """A product of tensors that are too large for the host to have a copy of."""
+    net = nn.Linear(512, 512, bias=False).to(DEVICE).half()
+    optimizer = torch.optim.SGD(net.parameters(), lr=1e-9)
+    x = on_device(512, 512).half()
+
+    def step(number: int) -> torch.Tensor:
+        q = net(x * 8**number)
+        scores = torch.matmul(q, q.transpose(-1, -2))  # HERE
+        loss = torch.softmax(scores / 64, -1).float().mean()
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+
+    return step
+
+
 def half_exponential() -> Step:
     x = torch.linspace(1, 4, 16).half().to(DEVICE)
 
@@ -211,6 +229,7 @@ PROGRAMS: dict[str, Callable[[], Step]] = {
     "transformer_bfloat16": lambda: transformer(torch.bfloat16),
     "fused_attention": fused_attention,
     "half_overflow": half_overflow,
+    "large_overflow": large_overflow,
     "half_exponential": half_exponential,
     "scaled_too_much": scaled_too_much,
     "nan_backward": nan_backward,
