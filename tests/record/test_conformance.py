@@ -70,7 +70,7 @@ def test_a_type_that_answers_wrongly_when_it_is_tried_is_not_measured(
 def test_a_type_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[Any] = []
 
-    def failing(torch: Any, tensor: Any) -> Any:
+    def failing(torch: Any, tensor: Any, **_: Any) -> Any:
         tried.append(tensor.dtype)
         raise RuntimeError("EZ1001: not for DT_INT16\nand much more")
 

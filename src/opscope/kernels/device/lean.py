@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Statistics of a device tensor by at most 14 plain tensor operators in float32 and int64; nothing
-is fetched, nothing waits.
+"""Statistics of a device tensor by at most 12 plain tensor operators in float32 and int64, 8 for
+floats; nothing is fetched, nothing waits.
 
-Only operators that every accelerator of torch has are used (comparisons, nan_to_num, sums,
-extremes, a norm): an operator that is missing on a device may fail there after the call has
+Only operators that every accelerator of torch has are used (a product, comparisons, nan_to_num,
+sums, extremes, a norm): an operator that is missing on a device may fail there after the call has
 returned, and take the program with it. Counts and extremes are exact; mean and l2norm carry the
 error of float32 sums, and are absent where their terms leave float32. How many elements lie near
 the limit is known only where none does. There is no digest.
@@ -12,7 +12,6 @@ the limit is known only where none does. There is no digest.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import ml_dtypes  # noqa: F401 - registers bfloat16 with NumPy
@@ -21,8 +20,8 @@ from numpy.typing import NDArray
 
 from opscope.kernels.reference import Statistics, near_limit
 
-CHUNK = 1 << 22  # elements whose masks are on the device at once
-FLOAT_COUNTS = 20  # int16 words: NaN, +Inf, -Inf, zero and negative elements as int64
+CHUNK = 1 << 22  # elements that are worked on at once
+FLOAT_COUNTS = 24  # int16 words: elements of value and -value from -inf, 0 and inf on, as int64
 INTEGER_ENDS = 16  # zero and negative elements, least and largest as int64
 SUMS = 4  # sum and norm as float32
 # Types that every accelerator computes with: an NPU makes float32 of float64 and has no 8-bit
@@ -44,9 +43,31 @@ def ends_of(dtype: Any) -> np.dtype[Any]:
     return np.dtype("float32" if dtype.is_complex else str(dtype).removeprefix("torch."))
 
 
-def launch(torch: Any, tensor: Any, *, sums: bool = True) -> list[Any]:
+class Comparands:
+    """The few numbers that elements are multiplied and compared with, on each device and in each
+    type that has asked: made once, since the host has to copy them there.
+    """
+
+    def __init__(self) -> None:
+        self._made: dict[Any, tuple[Any, Any]] = {}
+
+    def of(self, torch: Any, value: Any) -> tuple[Any, Any]:
+        """A column of both signs, and one of bounds from which on elements are counted."""
+        place = (value.device, value.dtype)
+        if place not in self._made:
+            given = {"dtype": value.dtype, "device": value.device}
+            self._made[place] = (
+                torch.tensor([[1], [-1]], **given),
+                torch.tensor([[-math.inf], [0], [math.inf]], **given),
+            )
+        return self._made[place]
+
+
+def launch(
+    torch: Any, tensor: Any, *, sums: bool = True, comparands: Comparands | None = None
+) -> list[Any]:
     """Pieces of int16 words on the tensor's device, those of each chunk in order; `read` takes them
-    on the host, joined. sums: with mean and l2norm.
+    on the host, joined. sums: with mean and l2norm. comparands: those of the launches before.
 
     The tensor is strided and not empty, of a type that the device computes with; of complex
     elements the magnitudes are read.
@@ -54,39 +75,35 @@ def launch(torch: Any, tensor: Any, *, sums: bool = True) -> list[Any]:
     if tensor.is_complex():
         parts = torch.view_as_real(tensor.resolve_conj())
         tensor = torch.where((parts != parts).any(-1), math.nan, tensor.abs())  # noqa: PLR0124 - abs hides a NaN beside an Inf
-    columns = float_columns if tensor.is_floating_point() else integer_columns
-    return [
-        column.reshape(-1).view(torch.int16)
-        for part in chunks(torch, tensor)
-        for column in columns(torch, part, sums=sums)
-    ]
+    known = Comparands() if comparands is None else comparands
+    found = []
+    for part in torch.split(in_a_row(tensor), CHUNK):
+        if tensor.is_floating_point() or tensor.is_complex():
+            found += float_columns(torch, part, *known.of(torch, part), sums=sums)
+        else:
+            found += integer_columns(torch, part, sums=sums)
+    return [column.reshape(-1).view(torch.int16) for column in found]
 
 
-def chunks(torch: Any, tensor: Any) -> Iterator[Any]:
-    """Parts of the tensor's elements, each a view, whatever their order; where that takes a copy,
-    the tensor whole.
+def in_a_row(tensor: Any) -> Any:
+    """The tensor's elements as one dimension, whatever their order: devices take no tensors of many
+    dimensions. A view, but for memory with gaps.
     """
-    if tensor.numel() <= CHUNK:
-        yield tensor
-        return
     order = sorted(range(tensor.dim()), key=lambda axis: -tensor.stride(axis))
-    permuted = tensor.permute(order)
-    yield from torch.split(permuted.view(-1), CHUNK) if permuted.is_contiguous() else [tensor]
+    return tensor.permute(order).reshape(-1)
 
 
-def float_columns(torch: Any, value: Any, *, sums: bool) -> list[Any]:
+def float_columns(torch: Any, value: Any, signs: Any, bounds: Any, *, sums: bool) -> list[Any]:
     largest = torch.finfo(value.dtype).max
-    kinds = torch.stack(
-        [value != value, value == math.inf, value == -math.inf, value == 0, value < 0]  # noqa: PLR0124 - NaN
-    )
-    low = torch.nan_to_num(value, largest, largest, largest).amin()
-    high = torch.nan_to_num(value, -largest, -largest, -largest).amax()
-    found = [kinds.reshape(len(kinds), -1).sum(1), low, high]
-    if sums:
-        finite = torch.nan_to_num(value, 0.0, 0.0, 0.0)
-        found.append(finite.sum(dtype=torch.float32))
-        found.append(torch.linalg.vector_norm(finite, dtype=torch.float32))
-    return found
+    both = value * signs
+    counts = (both.unsqueeze(1) >= bounds).sum(2)
+    ends = torch.nan_to_num(both, largest, largest, largest, out=both).amin(1)
+    del both
+    if not sums:
+        return [counts, ends]
+    finite = torch.nan_to_num(value, 0.0, 0.0, 0.0)
+    total = finite.sum(dtype=torch.float32)
+    return [counts, ends, total, torch.linalg.vector_norm(finite, dtype=torch.float32)]
 
 
 def integer_columns(torch: Any, value: Any, *, sums: bool) -> list[Any]:
@@ -121,15 +138,16 @@ def read(words: NDArray[np.int16], dtype: Any, size: int, *, sums: bool = True) 
 def read_floats(words: NDArray[np.int16], ends: np.dtype[Any], size: int, sums: int) -> Statistics:
     exact = FLOAT_COUNTS + ends.itemsize  # two ends of so many bytes are so many words
     rows = words.reshape(-1, exact + sums)
-    nan, pos_inf, neg_inf, zero, below = (
+    numbers, from_zero, pos_inf, _, to_zero, neg_inf = (
         int(count) for count in part(rows, 0, FLOAT_COUNTS, np.int64).sum(axis=0)
     )
-    low, high = part(rows, FLOAT_COUNTS, exact, ends).astype(np.float64).T
-    neg = below - neg_inf
-    count = size - nan - pos_inf - neg_inf
+    low, negated = part(rows, FLOAT_COUNTS, exact, ends).astype(np.float64).T
+    nan, zero = size - numbers, from_zero + to_zero - numbers
+    neg = to_zero - zero - neg_inf
+    count = numbers - pos_inf - neg_inf
     if not count:
         return Statistics(size, nan, pos_inf, neg_inf, 0, 0, 0, 0)
-    least, largest = float(low.min()), float(high.max())
+    least, largest = float(low.min()), -float(negated.min())
     near = 0 if max(abs(least), abs(largest)) <= near_limit(ends) else None
     counts = (size, nan, pos_inf, neg_inf, zero, neg, count - zero - neg, near)
     return Statistics(*counts, least + 0.0, largest + 0.0, *mean_and_norm(rows[:, exact:], count))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from importlib.util import find_spec
 from typing import Any
@@ -31,7 +31,7 @@ class Way:
 
     title: str
     names: Sequence[str]
-    launch: Callable[[Any, Any], list[Any]]
+    launch: Callable[..., list[Any]]
     read: Callable[[NDArray[np.int16], Any, int], Statistics]
 
 
@@ -57,6 +57,7 @@ class Capability:
     fused_on: Sequence[str] = FUSED_ON
     ways: dict[torch.dtype, Way | None] = field(default_factory=dict)
     unmeasured: dict[torch.dtype, str] = field(default_factory=dict)
+    comparands: lean.Comparands = field(default_factory=lean.Comparands)
 
     @cached_property
     def saturates(self) -> bool:
@@ -91,7 +92,8 @@ class Capability:
     def _possible(self, dtype: torch.dtype) -> tuple[Way, Way]:
         """Ways of which none raises an overflow status that the program might ask for."""
         quiet = self.saturates and fused.name_of(dtype) not in lean.SUMMED_SAFELY
-        return FUSED, WITHOUT_SUMS if quiet else LEAN
+        plain = WITHOUT_SUMS if quiet else LEAN
+        return FUSED, replace(plain, launch=partial(plain.launch, comparands=self.comparands))
 
     def why_not(self, way: Way, dtype: torch.dtype) -> str | None:
         """Why a type is not measured this way; None where it is."""
