@@ -54,6 +54,15 @@ def test_a_raised_status_confirms_a_result_at_the_limit() -> None:
     assert "the device raised its overflow status in step 2" in found.reasons
 
 
+def test_what_takes_the_place_of_an_infinity_did_not_overflow() -> None:
+    rows = Builder()
+    given = state(1, **HALF, max=5.0, pos_inf=1, pos=2, neg=1)
+    rows.call("nan_to_num", [given], [state(2, **HALF, max=65504.0)])
+    told = {"npu:0": {"read": [0, 0], "raised": [[0, 0, 0]]}}
+    rows.ends(0, exit_code=0, torch={"float status": told})
+    assert "aten::nan_to_num.default" not in {each.op for each in scan(rows.run()).findings}
+
+
 @pytest.mark.parametrize("given", [5.0, 65504.0])
 def test_a_result_at_the_limit_of_a_call_whose_bound_nobody_knows(given: float) -> None:
     rows = Builder()
@@ -105,7 +114,7 @@ def test_a_status_that_no_call_explains_is_said() -> None:
     document = scanned({"read": [0, 4], "raised": [[1, 1, 1], [3, 3, 4]]}, saturated=())
     assert document.verdict == "clean"
     (warning,) = document.summary["warnings"]
-    assert "npu:0 raised its overflow status in step 1 (and 1 times later)" in warning
+    assert "npu:0 raised its overflow status in step 1 (and 1 more time)" in warning
     assert not scanned({"read": [0, 4], "raised": [[2, 2, 4]]}).summary["warnings"]
 
 

@@ -208,6 +208,8 @@ def newly_at_the_limit(
     facts = facts_of(op, arguments, inputs, outputs)
     if len(outputs) != 1 or facts.nan or facts.infinite or not inputs:
         return NOTHING
+    if any(reading.nan or reading.pos_inf or reading.neg_inf for reading in facts.inputs):
+        return NOTHING  # nan_to_num puts the limit in its place
     limit = largest_finite(outputs[0].dtype)
     sizes = [magnitude(reading) for reading in facts.inputs]
     if limit is None or limit > 65504.0 or magnitude(outputs[0]) != limit or None in sizes:

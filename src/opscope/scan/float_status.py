@@ -200,7 +200,7 @@ def _told_alone(rank: int, device: str, told: DeviceTold, shown: set[int]) -> It
     steps = (
         f"step {first.seen}" if first.since == first.seen else f"steps {first.since}-{first.seen}"
     )
-    again = f" (and {more} times later)" if more else ""
+    again = f" (and {more} more {'time' if more == 1 else 'times'})" if more else ""
     yield (
         f"rank {rank}: {device} raised its overflow status in {steps}{again}, and no recorded call "
         "shows a result at the limit of its type: what overflowed was inside of a call, in a type "

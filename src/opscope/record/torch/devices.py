@@ -66,7 +66,10 @@ class Capability:
         """
         utilities = getattr(getattr(torch, self.device.type, None), "utils", None)
         has_infinity = getattr(utilities, "is_support_inf_nan", None)
-        return has_infinity is not None and not has_infinity()
+        try:
+            return has_infinity is not None and not has_infinity()
+        except Exception:  # noqa: BLE001 - a module of another name or version; nothing is read then
+            return False
 
     def way(self, dtype: torch.dtype) -> Way | None:
         """How statistics of a type are worked out; None where they are not, for the reason in
