@@ -6,6 +6,8 @@ the call that launched the kernel.
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,7 @@ from opscope.ascend.analysis import Analysis, analyse_all
 from opscope.ascend.case import write
 from opscope.ascend.find import collect
 from opscope.ascend.log import read_logs
+from opscope.cli import main
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import ValueRef
@@ -24,6 +27,7 @@ from tests.questions.builder import Builder, state
 
 from .aicore_case import collection
 from .aicore_logs import classic, failed
+from .conftest import part
 
 PID = 4711  # of the logs
 NAME = "L2Loss_" + "c0c615ce" * 4 + "_1"
@@ -133,3 +137,39 @@ def test_what_the_device_says_counts_more(tmp_path: Path) -> None:
     assert one.filled is not None
     assert one.filled.given == {}
     assert "order of the PyTorch call" not in "\n".join(write(one, tmp_path / "case").lacks)
+
+
+PROGRAM = """
+import torch
+
+torch.library.define("demo::l2_loss", "(Tensor x, float scale=0.5) -> Tensor")
+
+
+@torch.library.impl("demo::l2_loss", "CPU")
+def l2_loss(x, scale=0.5):
+    raise RuntimeError("NPU function error: aclrtSynchronizeStream, error code is 507015")
+
+
+torch.ops.demo.l2_loss(torch.full((2, 3), 7.0), scale=0.25)
+"""
+
+
+def test_on_the_command_line(
+    logged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    words = ["-m", "opscope", "run", "--sync", "-o", "run", "--", sys.executable, "train.py"]
+    done = subprocess.run([sys.executable, *words], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1, done.stderr
+    (process,) = (tmp_path / "run" / "processes").glob("*/process.json")
+    (log,) = logged.iterdir()
+    log.write_text(log.read_text().replace(str(PID), str(json.loads(process.read_text())["pid"])))
+    run, out = tmp_path / "run", tmp_path / "out"
+    assert main(["aicore", str(logged), str(run), "-o", str(out), "--json"]) == 1
+    told, noted = capsys.readouterr()
+    assert "not joined" not in noted
+    (finding,) = json.loads(told)["findings"]
+    assert finding["source"] == f"{tmp_path / 'train.py'}:12"
+    assert part(finding, "call")["text"].startswith("demo::l2_loss.default(float32[2, 3], 0.25)")
+    values = np.load(out / "case" / "inputs" / "input.0.npy")
+    assert (values.shape, values.min(), values.max()) == ((2, 3), 7, 7)

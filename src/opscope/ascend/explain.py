@@ -83,12 +83,12 @@ def _meaning(code: str) -> str | None:
 def finding(one: Analysis) -> Finding:
     """One error as a finding."""
     fault = one.fault
-    place = one.place
+    place, called_at = one.place, one.call.source if one.call is not None else None
     return Finding(
         kind="aicore-error",
         call=one.name or fault.kernel,
         op=one.operator,
-        source=(place.python or place.source) if place else one.call.source if one.call else None,
+        source=((place.python or place.source) if place else None) or called_at,
         status=next((core.code for core in fault.cores if core.code), None),
         reasons=tuple(_reasons(one)),
         confidence=one.verdict.confidence,

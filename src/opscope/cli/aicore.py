@@ -182,16 +182,21 @@ def joined(analyses: tuple[Analysis, ...], places: Iterable[Path]) -> tuple[Anal
     places.
     """
     from opscope.errors import OpscopeError
-    from opscope.formats.registry import find_format, open_run
+    from opscope.formats.registry import open_run
     from opscope.scan.kernel_calls import with_calls
 
-    for place in places if analyses else ():
+    for place in filter(_is_run, places if analyses else ()):
         try:
-            if place.is_dir() and find_format(place).name == "opscope":
-                analyses = with_calls(analyses, open_run(place))
+            analyses = with_calls(analyses, open_run(place))
         except OpscopeError as error:  # noqa: PERF203 - the logs are explained without it
-            note(f"{place}: calls are not joined with the error: {error}")
+            note(f"{place}: its calls are not joined with the error: {error}")
     return analyses
+
+
+def _is_run(place: Path) -> bool:
+    from opscope.formats.native import detect
+
+    return place.is_dir() and detect(place)
 
 
 def _folder(output: Path) -> Path:
