@@ -64,11 +64,16 @@ def whole_trainings(options: argparse.Namespace) -> None:
         first = statistics.mean(turns[0] for turns in watched) - statistics.mean(
             turns[0] for turns in plain
         )
+        pairs = [
+            one / other
+            for turns, bare in zip(watched, plain, strict=True)
+            for one, other in zip(turns[1:-1], bare[1:-1], strict=True)
+        ]
         print(
             f"{kind:8} {statistics.mean(map(sum, watched)) / whole:.3f} "
             f"({between(sum(turns) / whole for turns in watched)}); "
-            f"the first {options.turn} steps {first:+.1f} s, the others {later:.3f}, its end "
-            f"{watched[0][-1]:.1f} s"
+            f"the first {options.turn} steps {first:+.1f} s, the others {later:.3f} "
+            f"(median of turns {statistics.median(pairs):.3f}), its end {watched[0][-1]:.1f} s"
         )
     print(
         f"{facts['checked']} of {facts['calls']} calls checked in {facts['seconds']:.1f} s, "

@@ -15,6 +15,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch.utils.checkpoint import checkpoint
 
 import opscope
+from opscope.record.torch.compiled import interpreted
 from opscope.record.torch.windows import judge
 from opscope.run.finding import Finding
 from tests.oldest import COMPILES_AGAIN, not_in_oldest
@@ -303,3 +304,20 @@ def test_what_no_rounding_explains_is_held_against_all_of_them() -> None:
     asked.clear()
     assert judge([right * 2], run, given) is not None
     assert len(asked) == 10  # operators, double precision, eight roundings
+
+
+@not_in_oldest(COMPILES_AGAIN)
+def test_a_graph_whose_results_are_alike_is_executed_once_more_and_no_oftener(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def counted(*given: Any) -> Any:
+        asked.append(1)
+        return interpreted(*given)
+
+    monkeypatch.setattr("opscope.record.torch.compiled.interpreted", counted)
+    compiled = torch.compile(gated, backend=hidden)
+    with opscope.record(tmp_path / "run", check=True, budget="0%"), torch.no_grad():
+        compiled(torch.randn(6, 4), torch.randn(4, 8))
+    assert len(asked) == 1

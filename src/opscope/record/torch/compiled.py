@@ -57,6 +57,7 @@ class Pass(msgspec.Struct, frozen=True):
     named: dict[str, str]
     draws: bool
     trained: list[int] = []
+    eager: Sequence[Any] | None = None  # what its first run, by which it was learned, has given
 
     @property
     def key(self) -> tuple[int, bool]:
@@ -71,6 +72,13 @@ class Learned(msgspec.Struct, frozen=True):
 
     draws: bool
     written: frozenset[int]
+
+
+class First(msgspec.Struct, frozen=True):
+    """What the first run of a pass made, and what it was given, as it is afterwards."""
+
+    made: Sequence[Any]
+    given: list[Any]
 
 
 class CompiledCheck:
@@ -153,7 +161,8 @@ class CompiledCheck:
         def operators(fresh: list[Any]) -> Sequence[Any]:
             return listed(interpreted(execution.captured, fresh))
 
-        learned = self._learn((id(execution.captured), False), operators, inputs)
+        first = self._learn((id(execution.captured), False), operators, inputs)
+        learned = self._learned[id(execution.captured), False]
         written = sorted({*execution.copies, *learned.written})
 
         def run(fresh: list[Any]) -> Sequence[Any]:
@@ -167,9 +176,11 @@ class CompiledCheck:
         places = input_places(execution.captured)
         named = {name: WRITTEN + str(place) for name, place in places.items()}
         named |= zip(output_names(execution.captured), slots, strict=False)
-        self._hold(
-            Pass(execution, execution.index, made, slots, run, inputs, inputs, named, learned.draws)
+        eager = first and (*first.made, *(first.given[place] for place in written))
+        held = Pass(
+            execution, execution.index, made, slots, run, inputs, inputs, named, learned.draws
         )
+        self._hold(msgspec.structs.replace(held, eager=eager))
 
     def _backward(
         self, execution: Execution, index: int, gradients: Sequence[Any], result: Any
@@ -203,8 +214,21 @@ class CompiledCheck:
         places = input_places(execution.captured)
         named = {name: f"0.{place + shift}" for name, place in places.items()}
         given = [*inputs, *gradients]
-        draws = self._learn((id(execution.captured), True), run, given).draws
-        self._hold(Pass(execution, index, made, slots, run, given, inputs, named, draws, wanted))
+        key = (id(execution.captured), True)
+        first = self._learn(key, run, given)
+        held = Pass(
+            execution,
+            index,
+            made,
+            slots,
+            run,
+            given,
+            inputs,
+            named,
+            self._learned[key].draws,
+            wanted,
+        )
+        self._hold(msgspec.structs.replace(held, eager=first and first.made))
 
     def _judges(self, execution: Execution, given: Sequence[Any]) -> bool:
         """Whether a pass can be judged; why not is told."""
@@ -216,28 +240,29 @@ class CompiledCheck:
             return False
         return True
 
-    def _learn(self, key: tuple[int, bool], run: Run, given: Sequence[Any]) -> Learned:
-        """What the operators of a pass do, by making it once."""
-        if key not in self._learned:
-            state, fresh = torch.get_rng_state(), together(given)
-            before = [getattr(each, "_version", None) for each in fresh]
-            run(fresh)
-            after = [getattr(each, "_version", None) for each in fresh]
-            self._learned[key] = Learned(
-                draws=not torch.equal(torch.get_rng_state(), state),
-                written=frozenset(
-                    place for place, version in enumerate(before) if version != after[place]
-                ),
-            )
-            torch.set_rng_state(state)
-        return self._learned[key]
+    def _learn(self, key: tuple[int, bool], run: Run, given: Sequence[Any]) -> First | None:
+        """Learn what the operators of a pass do by making it once, which gives what that made."""
+        if key in self._learned:
+            return None
+        state, fresh = torch.get_rng_state(), together(given)
+        before = [getattr(each, "_version", None) for each in fresh]
+        made = run(fresh)
+        after = [getattr(each, "_version", None) for each in fresh]
+        self._learned[key] = Learned(
+            draws=not torch.equal(torch.get_rng_state(), state),
+            written=frozenset(
+                place for place, version in enumerate(before) if version != after[place]
+            ),
+        )
+        torch.set_rng_state(state)
+        return First(made, fresh)
 
     def _hold(self, held: Pass) -> None:
         """Judge a pass."""
         if held.draws:
             self._compile_again(held)
         else:
-            found = judge(held.made, held.run, held.given)
+            found = judge(held.made, held.run, held.given, eager=held.eager)
             if found is not None and self._stands(held):
                 self._accuse(held, replayed(found, held.slots[found.place]))
             elif found is None:

@@ -10,6 +10,7 @@ Parker, 1997). What memory holds that nobody wrote is other in each.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -52,10 +53,15 @@ class Perturbed(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
 
     def _move(self, value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
-            unit = torch.finfo(value.dtype).eps / 2
-            noise = torch.rand(value.shape, generator=self._generator, dtype=torch.float64)
-            wide = value.double() * (1 + (2 * noise - 1) * (MOVED * unit))
-            value.copy_(wide.clamp(*_limits(value.dtype)).where(value.isfinite(), value.double()))
+            narrow = value.dtype.itemsize < 4
+            wide = value.float() if narrow else value
+            most = MOVED * torch.finfo(value.dtype).eps / 2
+            noise = torch.empty(wide.shape, dtype=wide.dtype)
+            noise.uniform_(-most, most, generator=self._generator)
+            moved = torch.addcmul(wide, wide, noise)
+            if narrow or not math.isfinite(float(moved.sum())):  # some may have left the type
+                moved = moved.clamp_(*_limits(value.dtype)).where(wide.isfinite(), wide)
+            value.copy_(moved)
         return value
 
     def _fill(self, value: Any) -> Any:

@@ -9,6 +9,7 @@ and what it wrote to.
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -71,14 +72,20 @@ class Window(msgspec.Struct, frozen=True):
     random: torch.Tensor | None
 
 
-def judge(compiled: Sequence[Any], run: Run, given: Sequence[Any]) -> Deviating | None:
+def judge(
+    compiled: Sequence[Any],
+    run: Run,
+    given: Sequence[Any],
+    *,
+    eager: Sequence[Any] | None = None,
+) -> Deviating | None:
     """The first output of compiled code that no correct compiler makes of what `run` makes of these
-    inputs, None where all are correct.
+    inputs, None where all are correct. eager is what a first run has given, where one was made.
 
     Each run has inputs of its own; compiled and what run gives are outputs, then inputs as they are
     afterwards.
     """
-    eager = run(together(given))
+    eager = run(together(given)) if eager is None else eager
     apart = [
         place
         for place, (one, other) in enumerate(zip(compiled, eager, strict=True))
@@ -148,13 +155,28 @@ def alike(one: torch.Tensor, other: torch.Tensor) -> bool:
         return True
     if not (other.is_floating_point() or other.is_complex()):
         return False
+    near = NEAR * torch.finfo(other.dtype).eps / 2
+    if other.dtype.itemsize < 4:  # numbers that are near each other differ exactly in their type
+        one, other = one.float(), other.float()
+    scale = float(torch.linalg.vector_norm(other, dtype=_wide(other))) / other.numel() ** 0.5
+    if math.isfinite(scale):
+        return bool(((one - other).abs() <= (other.abs() + scale).mul_(near)).all())
+    return _alike_where_finite(one, other, near)
+
+
+def _alike_where_finite(one: torch.Tensor, other: torch.Tensor, near: float) -> bool:
+    """The same for results of which some are not finite, or too large for a sum of squares."""
     finite = other.isfinite()
     if not torch.equal(finite, one.isfinite()) or not torch.equal(other.isnan(), one.isnan()):
         return False
-    size = other.abs().double()[finite]
-    error = (one.to(torch.complex128) - other.to(torch.complex128)).abs()[finite]
+    one, other = one[finite].to(_wide(one)), other[finite].to(_wide(other))
+    size = other.abs()
     scale = size.square().mean().sqrt() if size.numel() else 0.0
-    return bool((error <= NEAR * torch.finfo(other.dtype).eps / 2 * (size + scale)).all())
+    return bool(((one - other).abs() <= near * (size + scale)).all())
+
+
+def _wide(value: torch.Tensor) -> torch.dtype:
+    return torch.complex128 if value.is_complex() else torch.float64
 
 
 def array(value: torch.Tensor) -> Array:
