@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import nn
 from torch._dynamo.utils import counters
+from torch.utils._python_dispatch import _disable_current_modes
 
 from tests.oldest import COMPILES_AGAIN, IS_OLDEST, not_in_oldest
 from tests.record.hidden_backend import hidden
@@ -206,6 +207,37 @@ def test_what_a_graph_writes_to_is_its_result(tmp_path: Path, *, plain: bool) ->
     assert written.max == 3
     (after,) = found.all("aten::add")
     assert found.inputs(after)["0"].version == written.version
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_nobody_said_a_graph_writes_to_is_its_result(tmp_path: Path, *, plain: bool) -> None:
+    """Not its first execution either, of whatever number of inputs."""
+
+    def silent(module: Any, _: Any) -> Any:
+        def run(*given: Any) -> Any:
+            with _disable_current_modes():
+                return module.forward(*given)
+
+        return run
+
+    def program() -> None:
+        def step(read: torch.Tensor, many: list[torch.Tensor]) -> torch.Tensor:
+            for each in many:
+                each.mul_(3)
+            return many[0]
+
+        many = [torch.ones(4) for _ in range(70)]
+        torch.compile(step, backend=silent)(torch.ones(4), many) - 1
+        many[69] + 1
+
+    found = record(tmp_path, program, plain=plain)
+    (call,) = graphs(found)
+    rows = found.outputs(call)
+    assert len(rows) == 70
+    assert {row.max for row in rows.values()} == {3}
+    for op in ("aten::sub", "aten::add"):
+        (after,) = found.all(op)
+        assert found.inputs(after)["0"].version in {row.version for row in rows.values()}
 
 
 @not_in_oldest("its graphs drop the check of cholesky")

@@ -21,13 +21,14 @@ from opscope.kernels.calls import (
     covering,
     written,
 )
+from opscope.kernels.graph_writes import GraphWrites
 
 MOST_FLIGHTS = 64  # a program may begin collectives for ever and wait for none
 MOST_STEPS = 2
 
 
-class Flights(ABC):
-    """The part of the bookkeeper that waits for collectives."""
+class Flights(GraphWrites, ABC):
+    """The part of the bookkeeper that hears of calls after they began: it waits for collectives."""
 
     active: bool
     step: int

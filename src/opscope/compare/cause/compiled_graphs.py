@@ -12,6 +12,7 @@ import numpy as np
 from opscope.compare.cause.causes import Cause
 from opscope.compare.cause.inside_graphs import inside
 from opscope.compare.cause.parted_calls import first_parted
+from opscope.compare.cause.read_after_graphs import read_otherwise
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.columns import NONE, OPERATOR, place_of
 from opscope.compare.side.hashes import mixed
@@ -37,19 +38,23 @@ def with_graphs(pairing: Pairing, causes: list[Cause]) -> list[Cause]:
         return causes
     side = pairing.target
     graphs = side.which(side.calls.op, lambda op: op.startswith(COMPILED))
-    call = first_parted(pairing, graphs & ~_told_whole(side, graphs))
+    around = _graph_around(side, graphs)
+    asked = graphs & ~_told_whole(side, graphs, around)
+    call = first_parted(pairing, asked, otherwise=read_otherwise(pairing, asked, around))
     if call is None:
         return causes
     kept = [cause for cause in causes if 0 <= cause.target < call and not graphs[cause.target]]
     return [*kept, inside(pairing, call)]
 
 
-def _told_whole(side: Side, graphs: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _told_whole(
+    side: Side, graphs: NDArray[np.bool_], calls_around: NDArray[np.int64]
+) -> NDArray[np.bool_]:
     """Graphs of which recorded calls inside made every result, of nothing but what went into the
     graph and what such calls made.
     """
     calls, tensors = side.calls, side.tensors
-    around = _graph_around(side, graphs)[tensors.call]
+    around = calls_around[tensors.call]
     own, inner = graphs[tensors.call], around >= 0
     graph = np.where(own, tensors.call, around)
     state = mixed(graph.astype(np.uint64), tensors.version.astype(np.uint64))

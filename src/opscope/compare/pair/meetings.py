@@ -81,10 +81,17 @@ def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) 
         whole[chosen[number]], place[chosen[number]] = error[inverse], partner[inverse]
         errors.append(whole)
         partners.append(place)
-        known, units, _ = roundoffs(sides[number])
-        unit = np.maximum(units, coarse)[np.searchsorted(known, sides[number].tensors.dtype)]
-        limits.append(np.minimum(AGREEING * unit, COARSEST))
+        limits.append(limits_of(pairing, number))
     return Meetings((errors[0], errors[1]), (partners[0], partners[1]), (limits[0], limits[1]))
+
+
+def limits_of(pairing: Pairing, number: int) -> NDArray[np.float64]:
+    """How far each tensor row of a side may be from the same, computed otherwise."""
+    sides = pairing.target, pairing.golden
+    coarse = max(2.0**-24, *map(product_unit, sides))
+    known, units, _ = roundoffs(sides[number])
+    unit = np.maximum(units, coarse)[np.searchsorted(known, sides[number].tensors.dtype)]
+    return np.minimum(AGREEING * unit, COARSEST)
 
 
 def _join(

@@ -721,10 +721,23 @@ Ref Recorder::observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slo
 // read.
 bool Recorder::hidden(const Seen& seen) { return fresh_ && !seen.row.storage->steady && thread().graphs; }
 
-void Recorder::graph_runs(const Running& running, Thread& here, int by) {
+void Recorder::graph_runs(Running& running, Thread& here, int by) {
     here.graphs += by;
+    if (by > 0) here.running.push_back(&running);
+    else if (!here.running.empty()) here.running.pop_back();
     for (const auto& seen : running.inputs)
         if (seen.row.storage && !seen.written) seen.row.storage->steady += by;
+}
+
+void Recorder::wrote(const std::vector<std::string>& slots) {
+    Thread& here = thread();
+    if (here.running.empty()) return;
+    const std::unordered_set<std::string> moved(slots.begin(), slots.end());
+    for (auto& seen : here.running.back()->inputs) {
+        if (seen.written || !moved.count(texts_[seen.row.slot])) continue;
+        seen.written = true;
+        if (seen.row.storage) seen.row.storage->steady -= 1;
+    }
 }
 
 // Indices, sizes, scales: each has a row of its own, `0.indices`.

@@ -92,6 +92,7 @@ struct Thread {
     std::int64_t sequence = -1;
     std::int64_t again = -1;  // the call of a compiled graph that this thread executes again
     int graphs = 0;   // compiled graphs that are running
+    std::vector<Running*> running;  // their calls, innermost last
     Partner graph{};  // the one that ended last
     int waiting = 0;  // for collectives: what is called meanwhile is the backend's own work
 };
@@ -111,6 +112,8 @@ class Recorder {
     void again(std::int64_t index);
     // The autograd node of that number is of the graph that ended last in this thread, whichever call inside of it saw the node first.
     void claim(std::int64_t node) { forward_[thread().numbered(node)] = thread().graph; }
+    // The graph that is running in this thread has written to these of its inputs, which nobody had said.
+    void wrote(const std::vector<std::string>& slots);
     void push_phase(const std::string& phase);
     void pop_phase();
     void next_step();
@@ -162,7 +165,7 @@ class Recorder {
     void follow_backward(Running& running, PyObject* node);
     void own(Running& running, Thread& thread);
     void own_all(const Running& running, Thread& thread);
-    void graph_runs(const Running& running, Thread& thread, int by);
+    void graph_runs(Running& running, Thread& thread, int by);
     bool hidden(const Seen& seen);
     void name(CallRow& call);
     Phase phase(const Thread& thread, const Site& site, bool backward) const;

@@ -355,6 +355,7 @@ NB_MODULE(_recorder, module) {
         .def("pop_phase", &Recorder::pop_phase)
         .def("again", &Recorder::again)
         .def("claim", &Recorder::claim)
+        .def("wrote", &Recorder::wrote)
         .def("next_step", &Recorder::next_step)
         .def("forget", &Recorder::forget)
         .def("close", &Recorder::close)

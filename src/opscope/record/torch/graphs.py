@@ -227,7 +227,14 @@ class Graphs:
         """Execute a forward graph."""
         whole = self._guarded(graph.inputs, given) or given
         execution = self._guarded(self._before, graph, whole)
-        running = Running(lambda *_: graph.compiled(*given))
+
+        def execute(*_: Any) -> Any:
+            made = graph.compiled(*given)
+            if execution is not None:
+                self._guarded(self._tell_written, execution, whole)
+            return made
+
+        running = Running(execute)
         result = self.calls.make(graph.forward, whole, running)
         if execution is not None:
             self._guarded(self._after, graph, execution, running, whole, result)
@@ -260,6 +267,12 @@ class Graphs:
         with aside():
             places = graph.written if graph.known else untrained(given)
             return self.again.before(graph.captured, places, given)
+
+    def _tell_written(self, execution: Execution, given: Sequence[Any]) -> None:
+        """Tell the bookkeeper what a graph wrote to that is about to return."""
+        moved = execution.moved(given)
+        if moved:
+            self.book.wrote([str(place) for place in sorted(moved)])
 
     def _after(
         self, graph: Graph, execution: Execution, running: Running, given: Any, result: Any
