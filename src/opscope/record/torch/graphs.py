@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from opscope.record.torch.backends import Backends, calling
 from opscope.record.torch.compiled import MOST_NODES, CompiledCheck, described
 from opscope.record.torch.dynamo import Captured, compiled_nodes, watch_backward, watch_compiler
 from opscope.record.torch.packages import watch_packages
+from opscope.record.torch.sessions import Results, tensor_of, watch_sessions
 from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.contain import contain, tell
 
@@ -155,12 +156,15 @@ class Graphs:
         # by the loaded model, which has no name of its own
         self._packages: weakref.WeakKeyDictionary[Any, GraphOperator] = weakref.WeakKeyDictionary()
         self._loaded = itertools.count()
+        self._results = Results()
+        self._taken = GraphOperator("from_session", frozenset(), self.calls)
 
     def watch(self) -> None:
         """See each graph that is compiled from now on, until the session ends."""
         active.graphs = self
         watch_compiler(self.session.cleanup, self)
         watch_packages(self.session.cleanup, self)
+        watch_sessions(self.session.cleanup, self, self._results)
 
     def choose(self, name: str, own: Any) -> Any | None:
         """The back end that the recording's options give a graph, None for the program's own."""
@@ -242,7 +246,7 @@ class Graphs:
 
     def call_package(self, model: object, given: tuple[Any, ...], call: Callable[[], Any]) -> Any:
         """Make the call of a model that was compiled before, and loaded."""
-        operator = self._guarded(self._package, model)
+        operator = self._guarded(self._package, model, "package", "AOTInductor, loaded")
         if operator is None:
             return call()
         made: list[Any] = []
@@ -255,11 +259,47 @@ class Graphs:
         self.calls.make(operator, given, Running(execute))
         return made[0]
 
-    def _package(self, model: object) -> GraphOperator:
+    def call_session(
+        self, session: object, given: Mapping[str, Any], call: Callable[[], Any]
+    ) -> Any:
+        """Make a call of a session of ONNX Runtime."""
+        operator = self._guarded(self._package, session, "session", "ONNX Runtime")
+        inputs = self._guarded(lambda: [tensor_of(each) for each in given.values()])
+        if operator is None or inputs is None:
+            return call()
+        made: list[Any] = []
+
+        def execute(*_: Any) -> list[Any]:
+            with self._unseen():
+                made.append(call())
+            return self._guarded(self._session_made, session, made[0]) or []
+
+        self.calls.make(operator, tuple(inputs), Running(execute))
+        return made[0]
+
+    def _session_made(self, session: object, made: Any) -> list[Any]:
+        arrays = list(made) if isinstance(made, (list, tuple)) else [made]
+        tensors = [tensor_of(each) for each in arrays]
+        self._results.keep(session, arrays, tensors)
+        return tensors
+
+    def call_taken(self, made: torch.Tensor, call: Callable[[], Any]) -> Any:
+        """Make the call that takes what a session made for a tensor of its own."""
+        taken: list[Any] = []
+
+        def execute(*_: Any) -> list[Any]:
+            with self._unseen():
+                taken.append(call())
+            return taken
+
+        self.calls.make(self._taken, (made,), Running(execute))
+        return taken[0]
+
+    def _package(self, model: object, kind: str, backend: str) -> GraphOperator:
         self._enters(model)
         if model not in self._packages:
-            name = f"package_{next(self._loaded)}"
-            self.session.note("packages", name, {"backend": "AOTInductor, loaded"})
+            name = f"{kind}_{next(self._loaded)}"
+            self.session.note("packages", name, {"backend": backend})
             self._packages[model] = GraphOperator(name, frozenset(), self.calls)
         return self._packages[model]
 
