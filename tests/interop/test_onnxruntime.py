@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ONNX Runtime inside a torch program, in the interpreter that OPSCOPE_ONNXRUNTIME_PYTHON names."""
+"""ONNX Runtime inside a torch program, in the interpreter that OPSCOPE_ONNX_PYTHON names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ import pytest
 
 import opscope
 
-PYTHON = os.environ.get("OPSCOPE_ONNXRUNTIME_PYTHON")
+PYTHON = os.environ.get("OPSCOPE_ONNX_PYTHON")
 NET = Path(__file__).with_name("onnxruntime_net.py")
 SOURCE = Path(__file__).parents[2] / "src"
 pytestmark = [
     pytest.mark.interop,
-    pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_ONNXRUNTIME_PYTHON names no interpreter"),
+    pytest.mark.skipif(PYTHON is None, reason="OPSCOPE_ONNX_PYTHON names no interpreter"),
 ]
 
 

@@ -43,17 +43,14 @@ def scrambled(pairing: Pairing, meetings: Meetings, start: Rows) -> Rows | None:
     """The calls of either side whose results hold the same numbers in another order, as the two of
     start read them; None where they do not, or where values do not tell.
     """
-    if min(start) < 0:
+    if min(start) < 0 or not _of_one_kin(pairing, start):
         return None
     met = [*_met(pairing, meetings, *start)]
     orders = [_in_order(pairing, rows) for rows in met]
     others = [rows for rows, order in zip(met, orders, strict=True) if order is not False]
     if len(others) == len(met) or not all(_agree_turned(pairing, rows) for rows in others):
         return None
-    rows = met[orders.index(False)]
-    if not _of_one_kin(pairing, start) and _agree_turned(pairing, rows):
-        return None  # two programs may lay out what different operators read as they like
-    return _followed(pairing, meetings, rows)
+    return _followed(pairing, meetings, met[orders.index(False)])
 
 
 def _of_one_kin(pairing: Pairing, calls: Rows) -> bool:
@@ -101,22 +98,21 @@ def _turned(pairing: Pairing, meetings: Meetings, row: int) -> Rows | None:
 
 
 def _alike(pairing: Pairing, meetings: Meetings, row: int) -> Iterator[Rows]:
-    """A tensor beside some of golden's step that have its shape, or its size where none has, and
-    the statistics of what it meets: a view has another shape than what it is of.
+    """A tensor beside some of golden's step that have its shape and the statistics of what it
+    meets: a view has another shape than what it is of.
     """
     partner = int(meetings.partner[0][row])
     if partner == NONE:
         return
     mine, golden = pairing.target.tensors, pairing.golden
     theirs = golden.tensors
-    chosen = (theirs.size == mine.size[row]) & theirs.kept & golden.calls.leaf[theirs.call]
+    chosen = (theirs.shape == mine.shape[row]) & theirs.kept & golden.calls.leaf[theirs.call]
     for place in (golden.calls.rank, golden.calls.step):
         chosen &= place[theirs.call] == place[theirs.call[partner]]
     for name in ("min", "max", "l2norm"):
         held, known = getattr(theirs, name), float(getattr(theirs, name)[partner])
         chosen &= np.abs(held - known) <= ALIKE * abs(known)
-    shaped = chosen & (theirs.shape == mine.shape[row])
-    for one in np.flatnonzero(shaped if shaped.any() else chosen)[:MOST_ALIKE].tolist():
+    for one in np.flatnonzero(chosen)[:MOST_ALIKE].tolist():
         yield row, one
 
 
@@ -127,19 +123,15 @@ def _maker(pairing: Pairing, number: int, row: int) -> int:
 
 
 def _in_order(pairing: Pairing, rows: Rows) -> bool | None:
-    """Whether two tensors hold the same numbers in the same places; None where a value is not kept,
-    of weights, which each side may keep as it likes, and where the shapes differ: unless axes of
-    one are merged in the other, and no order of axes tells why they do not.
+    """Whether two tensors of one shape hold the same numbers in the same places; None where the
+    shapes differ, or a value is not kept, and of weights, which each side may keep as it likes.
     """
     target, golden = pairing.target.tensors, pairing.golden.tensors
-    one_shape = target.shape[rows[0]] == golden.shape[rows[1]]
-    if not one_shape and target.size[rows[0]] != golden.size[rows[1]]:
+    if target.shape[rows[0]] != golden.shape[rows[1]]:
         return None
     if any(_is_weight(pairing, number, row) for number, row in enumerate(rows)):
         return None
-    if one_shape:
-        return _agrees(pairing, rows, turned=False)
-    return None if _agree_turned(pairing, rows) else _agrees(pairing, rows, turned=False)
+    return _agrees(pairing, rows, turned=False)
 
 
 def _is_weight(pairing: Pairing, number: int, row: int) -> bool:
@@ -170,17 +162,7 @@ def _agrees(pairing: Pairing, rows: Rows, *, turned: bool) -> bool | None:
             side.run.value(tensor_records(side, np.array([row]))[row])
             for side, row in zip(sides, rows, strict=True)
         ]
-        if not turned and not _merged(values[0].shape, values[1].shape):
-            return None
-        found = best_pair(*values) if turned else pair(values[0].ravel(), values[1].ravel())
+        found = best_pair(*values) if turned else pair(*values)
     except (FormatError, MissingValueError, UsageError, MemoryError):
         return None
     return None if found is None else error_of(found) <= AGREES
-
-
-def _merged(shape: tuple[int, ...], other: tuple[int, ...]) -> bool:
-    """Whether axes that follow each other in one shape are one axis in the other, or none are."""
-    ends = [
-        set(np.cumprod([size for size in each if size != 1]).tolist()) for each in (shape, other)
-    ]
-    return ends[0] <= ends[1] or ends[1] <= ends[0]

@@ -395,8 +395,8 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
         running.random = checked(PyObject_CallMethod(torch_.binding(), "random_states", "OO", args, kwargs ? kwargs : Py_None));
     running.unasked = unasked(info.asks, args);
     Thread& here = thread();
-    if (info.graph) graph_runs(running, here, 1);
     push(here, running.call, {}, false);
+    if (info.graph) graph_runs(running, here, 1);  // last: what is noted here is taken off by leave()
 }
 
 // Outputs that the mask among a call's arguments declines, as bits.
