@@ -10,11 +10,11 @@ on stdout, what went wrong in one line on stderr. Loading executes what MODEL sa
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opscope.record.as_child import answer
 from opscope.record.join import record
 
 
@@ -65,8 +65,4 @@ def execute(model: str, folder: str, run: str) -> Path:
 
 
 if __name__ == "__main__":
-    try:
-        print(execute(*sys.argv[1:4]))
-    except Exception as failure:  # noqa: BLE001 - whatever loading and executing it raises is told
-        first = str(failure).strip().partition("\n")[0]
-        sys.exit(f"{type(failure).__name__}: {first}")
+    answer(execute)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 
 from opscope.kernels import statistics
 from opscope.operators.spelling import ONNX
+from opscope.record.as_child import answer
 from opscope.record.own_code import is_user
 from opscope.run.arrow import encode_rows
 from opscope.run.dtypes import dtype_of_numpy
@@ -78,8 +78,6 @@ class _Rows:
             device="cpu",
             **columns,
         )
-        if dtype.name == "string":
-            return row
         found = msgspec.structs.asdict(statistics(values))
         known = {name: each for name, each in found.items() if name in Tensor.__struct_fields__}
         data = values.reshape(-1).view(np.uint8)
@@ -230,16 +228,25 @@ def execute(model: str, folder: str, run: str) -> Path:
     made = [each.name for each in session.get_outputs()]
     path = create_run(Path(run), command=["onnxruntime", model], version=VERSION)
     writer = ProcessWriter(path, process_facts(), keep=None)
-    rows = _Rows(writer, weights)
+    rows = _Rows(writer, _numbers(weights))
     files = sorted(Path(folder).glob("*.safetensors"))
     for step, file in enumerate(files):
         feeds = arranged(given, [array for _, array in sorted(load_file(file).items())])
         results = session.run(made, feeds)
-        rows.add(step, nodes, feeds | dict(zip(made, results, strict=True)))
+        rows.add(step, nodes, feeds | _numbers(dict(zip(made, results, strict=True))))
     writer.update(steps=len(files))
     writer.close(0)
     seal_run(path)
     return path
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Those that are arrays of numbers: no text, and no list of arrays."""
+    return {
+        name: array
+        for name, array in values.items()
+        if isinstance(array, np.ndarray) and array.dtype.kind != "O"
+    }
 
 
 def arranged(names: Sequence[str], arrays: Sequence[Any]) -> dict[str, Any]:
@@ -255,8 +262,4 @@ def arranged(names: Sequence[str], arrays: Sequence[Any]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    try:
-        print(execute(*sys.argv[1:4]))
-    except Exception as failure:  # noqa: BLE001 - whatever loading and executing it raises is told
-        first = str(failure).strip().partition("\n")[0]
-        sys.exit(f"{type(failure).__name__}: {first}")
+    answer(execute)
