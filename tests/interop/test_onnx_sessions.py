@@ -13,7 +13,7 @@ import pytest
 import opscope
 
 PYTHON = os.environ.get("OPSCOPE_ONNX_PYTHON")
-NET = Path(__file__).with_name("onnxruntime_net.py")
+NET = Path(__file__).with_name("onnx_session.py")
 SOURCE = Path(__file__).parents[2] / "src"
 pytestmark = [
     pytest.mark.interop,
