@@ -32,7 +32,8 @@ def times_of(
     """Of calls (tables.key), which time their line made such a call, by process and index; nothing
     in a run with steps, and of calls that a line made once.
     """
-    if not len(keys) or tables.rows(_STEPPED)[0][0]:
+    stepped = any(process.steps for process in tables.run.processes)  # known once it has ended
+    if stepped or not len(keys) or tables.rows(_STEPPED)[0][0]:
         return {}
     rows = tables.rows(_TIMES, wanted=keys)
     return {(process, index): (time, times) for process, index, time, times in rows if times > 1}
