@@ -21,8 +21,6 @@ from opscope.ascend.tensors import KernelTensor
 from opscope.formats.layouts import is_private
 from opscope.run.dtypes import find_dtype
 
-STRIDED = "strided"
-
 
 class RecordedTensor(msgspec.Struct, frozen=True, kw_only=True):
     """A tensor that the call was given or made; values in the host's order, where they were

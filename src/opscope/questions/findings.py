@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from opscope.judge.arguments import parse_arguments
 from opscope.judge.overflow import Status, status_of, words_of
@@ -17,7 +16,7 @@ from opscope.kernels.calls import STATISTICS
 from opscope.questions.iterations import times_of, words_of_time
 from opscope.questions.libraries import library_lines
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables, key
+from opscope.questions.tables import Tables, key, keys_at
 from opscope.run.finding import Finding, Forward, Slot
 
 if TYPE_CHECKING:
@@ -68,7 +67,7 @@ def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, .
 
 def ranked(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Ranked, ...]:
     """The same, each behind its order."""
-    calls = whole_calls(tables, _keys((one.process, one.index) for one in accusations))
+    calls = whole_calls(tables, keys_at((one.process, one.index) for one in accusations))
     forward = {
         (call.process, call.forward_index)
         for call, _ in calls.values()
@@ -80,7 +79,8 @@ def ranked(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Ranked, .
         if call.parent is not None and is_conversion(call)
     }
     partners = whole_calls(
-        tables, _keys((process, index) for process, index in forward | owners if index is not None)
+        tables,
+        keys_at((process, index) for process, index in forward | owners if index is not None),
     )
     lines = library_lines(tables.run, (call for call, _ in (*calls.values(), *partners.values())))
     made: list[Ranked] = []
@@ -104,7 +104,7 @@ def _with_times(
     """Findings that also say which time their line was run, where no step says when it was."""
     keys = {(call.rank, call.name): (call.process, call.index) for call in calls}
     places = [keys.get((finding.rank, finding.call or "")) for _, finding in made[:MAX_LISTED]]
-    times = times_of(tables, _keys(place for place in places if place is not None))
+    times = times_of(tables, keys_at(place for place in places if place is not None))
     told = list(made)
     for number, place in enumerate(places):
         if place is not None and place in times:
@@ -190,10 +190,6 @@ def _callers_last(made: list[Ranked]) -> list[Ranked]:
         else:
             found.append((order, finding))
     return found
-
-
-def _keys(pairs: Iterable[tuple[int, int]]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    return np.unique(np.array([key(process, index) for process, index in pairs], dtype=np.int64))
 
 
 def place_of(call: Call) -> dict[str, Any]:

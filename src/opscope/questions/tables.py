@@ -5,7 +5,7 @@ packed into one int64.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -54,6 +54,11 @@ class _KeyTable:
 def key(process: int, index: int) -> int:
     """The number of one call."""
     return (process << _SHIFT) | index
+
+
+def keys_at(places: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
+    """The numbers of calls by process and index, sorted, each once."""
+    return np.unique(np.array([key(process, index) for process, index in places], dtype=np.int64))
 
 
 def keys_of(process: NDArray[Any], index: NDArray[Any]) -> NDArray[np.int64]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.judge.wrapping import WRAPS, follows
-from opscope.questions.tables import Tables, key, merged
+from opscope.questions.tables import Tables, keys_at, merged
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,12 +41,8 @@ _READERS = """
 def wrapped_readers(tables: Tables, status: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
     """Keys of these calls, sorted; status are keys of the calls that have a status bit."""
     overflowed = merged(status)
-    wraps = _keys(tables.rows(_WRAPPED, wanted=overflowed)) if overflowed.size else overflowed
+    wraps = keys_at(tables.rows(_WRAPPED, wanted=overflowed)) if overflowed.size else overflowed
     if not wraps.size:
         return wraps
     ops = [op for (op,) in tables.rows("SELECT DISTINCT op FROM calls") if follows(op)]
-    return _keys(tables.rows(_READERS, [ops], wanted=wraps))
-
-
-def _keys(rows: Sequence[tuple[int, int]]) -> NDArray[np.int64]:
-    return np.unique(np.array([key(process, index) for process, index in rows], dtype=np.int64))
+    return keys_at(tables.rows(_READERS, [ops], wanted=wraps))

@@ -12,7 +12,6 @@ body of If, Loop and Scan is not looked into.
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,10 +19,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from opscope.kernels import statistics
 from opscope.operators.spelling import ONNX
+from opscope.record.arrays import bytes_of, measured
 from opscope.record.as_child import answer
-from opscope.record.own_code import is_user
+from opscope.record.own_code import frames_in, is_user
 from opscope.run.arrow import encode_rows
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Stack, Tensor
@@ -31,7 +30,6 @@ from opscope.run.store.layout import create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
 from opscope.version import VERSION
 
-FRAME = re.compile(r'File "([^"\n]{1,4000})", line (\d{1,9}), in (\S{1,200})')
 # What torch.onnx.export leaves with a node: the stack and the modules that it comes from.
 STACK, SCOPES = "pkg.torch.onnx.stack_trace", "pkg.torch.onnx.name_scopes"
 CHOICES = ("FLOAT", "INT", "STRING", "FLOATS", "INTS", "STRINGS")
@@ -78,11 +76,8 @@ class _Rows:
             device="cpu",
             **columns,
         )
-        found = msgspec.structs.asdict(statistics(values))
-        known = {name: each for name, each in found.items() if name in Tensor.__struct_fields__}
-        data = values.reshape(-1).view(np.uint8)
-        kept = self._writer.keep_value(data, dtype=dtype.name, shape=shape)
-        return msgspec.structs.replace(row, value=kept, **known)
+        kept = self._writer.keep_value(bytes_of(values), dtype=dtype.name, shape=shape)
+        return msgspec.structs.replace(measured(row, values), value=kept)
 
     def add(self, step: int, nodes: Sequence[Node], values: Mapping[str, Any]) -> None:
         """The rows of one execution, which gave these values."""
@@ -155,7 +150,7 @@ def nodes_of(graph: Any, given: Sequence[str]) -> Iterator[Node]:
         told = {each.key: each.value for each in node.metadata_props}
         frames = tuple(
             f"{file}:{line} in {function}"
-            for file, line, function in reversed(FRAME.findall(told.get(STACK, "")))
+            for file, line, function in reversed(frames_in(told.get(STACK, "")))
         )
         yield Node(
             op=f"{node.domain or ONNX}::{node.op_type}",

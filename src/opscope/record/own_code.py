@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import traceback
 from functools import lru_cache
@@ -10,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 
 MOST = 300  # characters of a message
+_FRAME = re.compile(r'^[ \t]*File "(.+)", line (\d{1,9}), in (.+)$', re.MULTILINE)
 
 OPSCOPE = str(Path(__file__).parents[1])
 LIBRARIES = tuple(
@@ -19,6 +21,11 @@ LIBRARIES = tuple(
         if key in {"stdlib", "platstdlib", "purelib", "platlib"} and p
     }
 )
+
+
+def frames_in(text: str) -> list[tuple[str, int, str]]:
+    """The frames of a stack as Python prints it, in its order: file, line, function."""
+    return [(file, int(line), name) for file, line, name in _FRAME.findall(text)]
 
 
 def inside(file: str, folder: str) -> bool:

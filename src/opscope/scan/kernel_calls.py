@@ -10,7 +10,7 @@ from opscope.ascend.analysis import Analysis, with_call
 from opscope.ascend.recorded import RecordedCall, RecordedTensor
 from opscope.errors import OpscopeError
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables, key, open_tables
+from opscope.questions.tables import Tables, keys_at, open_tables
 from opscope.run.query import tensors_at
 from opscope.scan.crashes import crash_accusations
 from opscope.scan.device_errors import plain
@@ -41,17 +41,11 @@ def _with_call(one: Analysis, tables: Tables, crashed: Sequence[Accusation]) -> 
     for crash in crashed:
         if told is None or one.fault.pid not in (None, pids.get(crash.process)):
             continue
-        place = key(crash.process, crash.index)
-        found = whole_calls(tables, _keys(place), tensors=False).get(place)
-        if found is not None and plain(found[0].op) == plain(told):
-            return with_call(one, _recorded(tables.run, crash, found[0]))
+        wanted = keys_at([(crash.process, crash.index)])
+        for call, _ in whole_calls(tables, wanted, tensors=False).values():
+            if plain(call.op) == plain(told):
+                return with_call(one, _recorded(tables.run, crash, call))
     return one
-
-
-def _keys(*places: int) -> NDArray[np.int64]:
-    import numpy as np
-
-    return np.asarray(places, dtype=np.int64)
 
 
 def _recorded(run: Run, crash: Accusation, call: Call) -> RecordedCall:

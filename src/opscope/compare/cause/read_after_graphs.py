@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.cause.parted_calls import AMPLIFIED, added_up, reach_of
-from opscope.compare.pair.meetings import limits_of
+from opscope.compare.pair.meetings import coarse_unit, limits_of
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import ABSENT, NONE, OPERATOR, place_of
 from opscope.questions.tables import keys_of, open_tables
@@ -126,7 +126,7 @@ def _apart(
     is rounding alone beside what golden's operator added up.
     """
     side, golden = pairing.target, pairing.golden
-    limit = AMPLIFIED * limits_of(pairing, 0)[left]
+    limit = AMPLIFIED * limits_of(side, coarse_unit((side, golden)))[left]
     error = statistic_error(side.tensors, golden.tensors, left, right)
     reach = np.fmax(reach_of(side)[left], reach_of(golden)[right])
     added = pairing.flows[1].producer[right]

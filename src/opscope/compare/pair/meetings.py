@@ -67,7 +67,7 @@ def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) 
         for side, flow, rows in zip(sides, pairing.flows, chosen, strict=True)
     ]
     errors, partners, limits = [], [], []
-    coarse = max(2.0**-24, *map(product_unit, sides))
+    coarse = coarse_unit(sides)
     firsts = nodes[0][0], nodes[1][0]
     nearest = [
         _nearest(sides[number], sides[1 - number], firsts[number], firsts[1 - number])
@@ -81,16 +81,21 @@ def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) 
         whole[chosen[number]], place[chosen[number]] = error[inverse], partner[inverse]
         errors.append(whole)
         partners.append(place)
-        limits.append(limits_of(pairing, number))
+        limits.append(limits_of(sides[number], coarse))
     return Meetings((errors[0], errors[1]), (partners[0], partners[1]), (limits[0], limits[1]))
 
 
-def limits_of(pairing: Pairing, number: int) -> NDArray[np.float64]:
-    """How far each tensor row of a side may be from the same, computed otherwise."""
-    sides = pairing.target, pairing.golden
-    coarse = max(2.0**-24, *map(product_unit, sides))
-    known, units, _ = roundoffs(sides[number])
-    unit = np.maximum(units, coarse)[np.searchsorted(known, sides[number].tensors.dtype)]
+def coarse_unit(sides: tuple[Side, Side]) -> float:
+    """The unit roundoff in which the coarser of two sides computes, at least that of float32."""
+    return max(2.0**-24, *map(product_unit, sides))
+
+
+def limits_of(side: Side, coarse: float) -> NDArray[np.float64]:
+    """How far each tensor row of a side may be from the same, computed otherwise; coarse is the
+    unit of both sides.
+    """
+    known, units, _ = roundoffs(side)
+    unit = np.maximum(units, coarse)[np.searchsorted(known, side.tensors.dtype)]
     return np.minimum(AGREEING * unit, COARSEST)
 
 

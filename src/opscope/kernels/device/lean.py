@@ -78,7 +78,7 @@ def launch(
     known = Comparands() if comparands is None else comparands
     found = []
     for part in torch.split(in_a_row(tensor), CHUNK):
-        if tensor.is_floating_point() or tensor.is_complex():
+        if tensor.is_floating_point():
             found += float_columns(torch, part, *known.of(torch, part), sums=sums)
         else:
             found += integer_columns(torch, part, sums=sums)

@@ -23,6 +23,7 @@ import numpy as np
 
 from opscope.kernels import digest as digest_of
 from opscope.kernels.calls import call_name
+from opscope.record.arrays import bytes_of, measured
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits, unsound
 from opscope.record.mindspore.cells import Scope, operator_of, path_below
@@ -32,10 +33,8 @@ from opscope.record.mindspore.numbers import Numbers
 from opscope.record.mindspore.reading import (
     array_of,
     base_of,
-    bytes_of,
     data_address,
     described,
-    measured,
 )
 from opscope.record.mindspore.relatives import Relatives
 from opscope.record.steps import Steps

@@ -19,11 +19,11 @@ import msgspec
 from opscope.errors import OpscopeError
 from opscope.formats.mindspore.failed import Failed
 from opscope.formats.mindspore.reader import open_dump
+from opscope.record.arrays import Array, bytes_of, measured
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits
 from opscope.record.mindspore.numbers import Numbers
 from opscope.record.mindspore.raised import Raised, read_raised, taken_input
-from opscope.record.mindspore.reading import Array, bytes_of, measured
 from opscope.run.arrow import encode_rows
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of

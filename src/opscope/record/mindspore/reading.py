@@ -12,11 +12,10 @@ import msgspec
 import numpy as np
 
 from opscope.formats.mindspore.arguments import tagged
-from opscope.kernels import statistics
+from opscope.record.arrays import Array
 from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Tensor
 
-Array = np.ndarray[Any, Any]
 LARGEST_BASE = 64 << 20
 
 
@@ -76,24 +75,6 @@ def array_of(tensor: Any) -> Array | None:
         return np.asarray(tensor.asnumpy())
     except (RuntimeError, TypeError, ValueError):
         return None
-
-
-def measured(row: Tensor, array: Array) -> Tensor:
-    """The row with the statistics of its elements; as it is where they have none (text)."""
-    try:
-        found = msgspec.structs.asdict(statistics(array))
-    except TypeError:
-        return row
-    return msgspec.structs.replace(
-        row, **{name: value for name, value in found.items() if name in Tensor.__struct_fields__}
-    )
-
-
-def bytes_of(array: Array) -> Array:
-    """The bytes of an array's elements in C order; ml_dtypes' types offer no buffer of their
-    own.
-    """
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
 def tensors_in(value: Any, kind: type, slot: str = "") -> Iterator[tuple[str, Any]]:

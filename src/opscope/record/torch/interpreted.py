@@ -14,13 +14,12 @@ from typing import Any
 
 import torch
 
-from opscope.record.own_code import OPSCOPE, inside, is_user
+from opscope.record.own_code import OPSCOPE, frames_in, inside, is_user
 from opscope.record.torch.dynamo import Captured
 
 MOST_FRAMES = 64  # of the stack that a graph was called from
 # operators of higher order that call the graph they are given first with all the rest
 WRAPPING = frozenset({"wrap", "tag_activation_checkpoint", "wrap_activation_checkpoint"})
-FRAME = re.compile(r'^\s*File "(.+)", line (\d+), in (.+)$', re.MULTILINE)
 
 
 class Interpreted(torch.fx.Interpreter):
@@ -144,7 +143,7 @@ def repeat(captured: Captured, book: Any, inputs: Sequence[Any]) -> Any:
 def frames_of(node: torch.fx.Node) -> list[tuple[str, int, str]]:
     """The lines of the program that a node was captured from, outermost first."""
     text = node.meta.get("stack_trace") or ""
-    return [(file, int(line), name) for file, line, name in FRAME.findall(text)]
+    return frames_in(text)
 
 
 def modules_of(node: torch.fx.Node) -> list[tuple[str, str]]:

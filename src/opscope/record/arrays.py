@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the tables have of a NumPy array: its statistics, and the bytes of its value."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from opscope.kernels import statistics
+from opscope.run.schema import Tensor
+
+Array = np.ndarray[Any, Any]
+
+
+def measured(row: Tensor, array: Array) -> Tensor:
+    """The row with the statistics of its elements; as it is where they have none (text)."""
+    try:
+        found = msgspec.structs.asdict(statistics(array))
+    except TypeError:
+        return row
+    return msgspec.structs.replace(
+        row, **{name: value for name, value in found.items() if name in Tensor.__struct_fields__}
+    )
+
+
+def bytes_of(array: Array) -> Array:
+    """The bytes of an array's elements in C order; ml_dtypes' types offer no buffer of their
+    own.
+    """
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
