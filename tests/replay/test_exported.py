@@ -106,6 +106,16 @@ def test_the_same_model_is_silent(make: Any, given: Any, tmp_path: Path) -> None
     assert not loading  # only what the model does is recorded
 
 
+def test_shapes_that_were_fixed_are_silent_and_modules_are_the_models(tmp_path: Path) -> None:
+    file = tmp_path / "model.pt2"
+    torch.export.save(torch.export.export(seeded(Pixels), pixels(4)), file)
+    run = eager(tmp_path / "eager", seeded(Pixels), lambda count: pixels(4))
+    found = recorded(file, run)
+    assert opscope.compare(found, run).document.findings == ()
+    modules = [{call.module for call in read(each).calls} for each in (found, run)]
+    assert modules[0] == modules[1] == {"", "conv", "norm"}
+
+
 def test_another_argument_is_named_at_the_line_it_was_exported_from(tmp_path: Path) -> None:
     file = exported(tmp_path / "model.pt2", seeded(Words, 1e-3), words(4))
     run = eager(tmp_path / "eager", seeded(Words), words)

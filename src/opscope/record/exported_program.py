@@ -14,8 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opscope.record.active import active
 from opscope.record.as_child import answer
 from opscope.record.join import record
+from opscope.run.schema import EXPORTED
 
 
 def arranged(program: Any, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], Any]:
@@ -53,15 +55,44 @@ def execute(model: str, folder: str, run: str) -> Path:
     from safetensors.torch import load_file
 
     program = torch.export.load(model)
-    module = program.module()
     calls = [
         arranged(program, [tensor for _, tensor in sorted(load_file(file).items())])
         for file in sorted(Path(folder).glob("*.safetensors"))
     ]
     with record(run, values="full", keep="all") as recording, torch.no_grad():
+        if active.session is not None:
+            active.session.state(EXPORTED, {"file": Path(model).name})
+        module = interpreted(program.module())
         for given, named in calls:
             module(*given, **named)
     return recording.path or Path(run)
+
+
+def interpreted(module: Any) -> Any:
+    """The module of an exported program, which runs node by node from now on: in the modules and at
+    the lines that its nodes were exported from, and without the guards that only raise.
+    """
+    from torch.utils import _pytree as pytree
+
+    from opscope.record.torch.interpreted import Repeated
+
+    session = active.session
+    if session is None or session.recorder is None:
+        return module
+    book = session.recorder.book
+    for node in [each for each in module.graph.nodes if each.op == "call_module"]:
+        if not node.users:
+            module.graph.erase_node(node)
+
+    def forward(*given: Any, **named: Any) -> Any:
+        leaves = pytree.arg_tree_leaves(*given, **named)
+        made = Repeated(module, module.graph, book).run(*leaves, enable_io_processing=False)
+        return module.graph.process_outputs(made)
+
+    module.forward = forward
+    kind = type(module)  # which torch makes for this one, by a name that tells nothing
+    kind.__module__, kind.__qualname__ = "torch.export", "ExportedProgram"
+    return module
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ Phase = str  # forward | backward | optimizer | recompute | communication
 
 LEVELS = ("operator", "api", "module", "graph")
 PHASES = ("forward", "backward", "optimizer", "recompute", "communication")
+EXPORTED = "exported"  # in Process.torch: the exported program that was executed, alone
 
 
 class ValueRef(msgspec.Struct, frozen=True, gc=False):

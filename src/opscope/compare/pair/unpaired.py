@@ -21,6 +21,7 @@ from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.optimizer_calls import unrecorded
 from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import COMPILED
+from opscope.run.schema import EXPORTED
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,9 +64,13 @@ def _is_compiled(side: Side) -> bool:
 
 def judged_around(pairing: Pairing) -> bool:
     """Whether calls of one side alone are judged by the values around them: one side was compiled,
-    or the two are written differently.
+    or the two are written differently, or the target is an exported model and nothing beside it.
     """
-    return pairing.by_regions or half_compiled(pairing)
+    return pairing.by_regions or half_compiled(pairing) or _is_exported(pairing.target)
+
+
+def _is_exported(side: Side) -> bool:
+    return any(EXPORTED in process.torch for process in side.run.processes)
 
 
 def blocks_of(pairing: Pairing) -> list[Block]:
