@@ -159,4 +159,5 @@ MISCOMPILED = (
     Miscompiled("compiled_index_put_flip", 198270, ("index_put_", "flip", "add_"), "scores.add_"),
     Miscompiled("compiled_scatter_then_reset", 198094, ("slice_scatter", "zero_"), "total.zero_"),
     Miscompiled("compiled_rolled_state", 198270, ("setitem", "roll", "copy_"), "slots.copy_"),
+    Miscompiled("compiled_floor_divide", 197895, ("floordiv",), "values // width"),
 )

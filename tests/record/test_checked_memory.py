@@ -134,3 +134,18 @@ def test_what_a_healthy_kernel_leaves_undefined_is_not_nondeterminism(tmp_path: 
     given, findings = checked(tmp_path / "run", program)
     assert given == program()
     assert findings == ()
+
+
+def test_elements_that_are_one_in_memory_are_written_to_without_a_verdict(tmp_path: Path) -> None:
+    def program() -> list[float]:
+        x = torch.arange(6.0)
+        x.as_strided((2, 2), (1, 1)).mul_(2)
+        x.as_strided((2, 2), (1, 3)).mul_(2)  # these lie apart
+        return x.tolist()
+
+    given, findings = checked(tmp_path / "run", program)
+    assert given == program()
+    assert findings == ()
+    told = opscope.open_run(tmp_path / "run").processes[0].checked["unjudged"]
+    assert told["aten::mul_.Tensor"]["calls"] == 1
+    assert "one in memory" in told["aten::mul_.Tensor"]["reason"]

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from opscope.record.torch.perturbed import MOVED, Perturbed
-from opscope.record.torch.windows import NEAR, alike
+from opscope.record.torch.windows import NEAR, alike, judge
 
 TYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.complex64]
 
@@ -76,3 +76,20 @@ def test_what_is_moved_neither_leaves_the_type_nor_enters_it(dtype: torch.dtype)
         assert torch.equal(moved.isfinite(), given.isfinite())
         assert torch.equal(moved[2:4], given[2:4])
         assert moved[5] == 0
+
+
+def test_what_a_graph_is_given_is_not_moved() -> None:
+    given = [torch.arange(1.0, 65.0) / 10, torch.full((64,), 0.1)]
+
+    def run(fresh: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        return (fresh[0] // fresh[1],)
+
+    off = [torch.floor(given[0] / given[1])]
+    found = judge(off, run, given)
+    assert found is not None
+    assert found.found.elements == int((off[0] != run(given)[0]).sum())
+
+    def rounded(fresh: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        return ((fresh[0] * fresh[1] / fresh[1]) // fresh[1],)  # what is floored is rounded here
+
+    assert judge([torch.floor(given[0] / given[1])], rounded, given) is None

@@ -18,6 +18,7 @@ from opscope.operators.catalogue import traits_of
 from opscope.record.torch.aside import PLAIN
 from opscope.record.torch.binding import encode
 from opscope.run.dtypes import find_dtype
+from opscope.run.store.shard_reader import overlapping
 from opscope.substitute.arguments import Conditions, dtype_name, unknown_leaf
 from opscope.substitute.examine import same_bits
 from opscope.substitute.layout import WRITTEN, Call, Flags, Given, Laid
@@ -185,7 +186,10 @@ def capture(
     gathered = Gathered(tree.tensors)
     if sum(memory.size for memory in gathered.memories) > limit:
         raise NotCapturedError(f"its tensors take more than {limit >> 20} MiB")
-    written = {gathered.laid[slot].memory for slot, _ in tree.tensors if writes_to(writes, slot)}
+    changed = {slot: tensor for slot, tensor in tree.tensors if writes_to(writes, slot)}
+    if any(map(overlaps_itself, changed.values())):
+        raise NotCapturedError("it writes to elements that are one in memory, which is undefined")
+    written = {gathered.laid[slot].memory for slot in changed}
     pieces = [
         piece.clone() if place in written else piece for place, piece in enumerate(gathered.pieces)
     ]
@@ -198,6 +202,12 @@ def capture(
         random=generator_state(args, kwargs, tree.tensors) if random else None,
     )
     return Captured(call, dict(tree.tensors), pieces, gathered.starts, writes)
+
+
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether two elements of a tensor may be one in memory."""
+    dims = zip(tensor.shape, tensor.stride(), strict=True)
+    return overlapping(sorted(dims, key=lambda dim: -dim[1]))
 
 
 def unfit(tensor: torch.Tensor) -> str | None:

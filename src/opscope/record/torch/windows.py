@@ -101,8 +101,9 @@ def judge(
     for seed in range(SIDES):
         if not left:  # other roundings only widen what is allowed
             break
+        fresh = together(given)  # which nothing rounds
         with Perturbed(seed):
-            made = run(together(given))
+            made = run(fresh)
         for place in list(left):
             moved[place].append(array(made[place]))
             found = deviation(msgspec.structs.replace(sides[place], moved=moved[place]))
