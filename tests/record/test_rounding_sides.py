@@ -93,3 +93,16 @@ def test_what_a_graph_is_given_is_not_moved() -> None:
         return ((fresh[0] * fresh[1] / fresh[1]) // fresh[1],)  # what is floored is rounded here
 
     assert judge([torch.floor(given[0] / given[1])], rounded, given) is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.complex64, torch.int64, torch.bool])
+def test_nothing_is_asked_of_what_nobody_wrote(dtype: torch.dtype) -> None:
+    def run(fresh: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
+        unset = torch.empty(64, dtype=dtype)
+        unset[:32] = fresh[0]
+        return (unset,)
+
+    written = torch.ones(32).to(dtype)
+    held = torch.cat([written, torch.zeros(32).to(dtype)])
+    other = torch.cat([written, torch.tensor([True]).expand(32).to(dtype) * 1])
+    assert judge([other.to(dtype)], run, [written], eager=[held]) is None

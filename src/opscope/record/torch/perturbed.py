@@ -65,8 +65,12 @@ class Perturbed(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
         return value
 
     def _fill(self, value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.is_floating_point() and value.numel():
-            value.copy_(torch.rand(value.shape, generator=self._generator, dtype=torch.float64))
+        """What nobody wrote is nobody's number: of what comes of it nothing is asked."""
+        if isinstance(value, torch.Tensor) and value.numel():
+            if value.is_floating_point() or value.is_complex():
+                value.fill_(math.nan)
+            else:
+                value.copy_(torch.randint(0, 2, value.shape, generator=self._generator))
         return value
 
 
