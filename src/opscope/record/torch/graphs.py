@@ -28,6 +28,7 @@ from opscope.record.torch.again import Again, Execution, untrained
 from opscope.record.torch.aside import aside
 from opscope.record.torch.backends import Backends, calling
 from opscope.record.torch.compiled import MOST_NODES, CompiledCheck, described
+from opscope.record.torch.device_graphs import CapturedWork, watch_device_graphs
 from opscope.record.torch.dynamo import Captured, compiled_nodes, watch_backward, watch_compiler
 from opscope.record.torch.packages import watch_packages
 from opscope.record.torch.sessions import Results, tensor_of, watch_sessions
@@ -78,6 +79,11 @@ class Calls:
         """The innermost of this thread."""
         found: Running = self._threads.stack[-1]
         return found
+
+    @property
+    def busy(self) -> bool:
+        """Whether one is on its way in this thread."""
+        return bool(getattr(self._threads, "stack", None))
 
     def execute(self, given: Sequence[Any]) -> Any:
         running = self.running
@@ -165,6 +171,7 @@ class Graphs:
         watch_compiler(self.session.cleanup, self)
         watch_packages(self.session.cleanup, self)
         watch_sessions(self.session.cleanup, self, self._results)
+        watch_device_graphs(self.session.cleanup, self)
 
     def choose(self, name: str, own: Any) -> Any | None:
         """The back end that the recording's options give a graph, None for the program's own."""
@@ -179,6 +186,10 @@ class Graphs:
             and not self.session.closed
             and not torch.compiler.is_compiling()
         )
+
+    @property
+    def captures(self) -> bool:
+        return self.watching and not self.calls.busy
 
     def wrap(self, captured: Captured, compiled: Callable[..., Any]) -> Callable[..., Any]:
         """What is called for a graph that was captured."""
@@ -195,7 +206,7 @@ class Graphs:
 
     def take(self, captured: Captured, compiled: Callable[..., Any]) -> Graph | None:
         """A graph that was captured in an earlier recording, as one of this."""
-        graph: Graph | None = self._guarded(self._noted, captured, compiled)
+        graph: Graph | None = self.contain(self._noted, captured, compiled)
         return graph
 
     def _noted(self, captured: Captured, compiled: Callable[..., Any]) -> Graph:
@@ -229,24 +240,24 @@ class Graphs:
 
     def call(self, graph: Graph, given: tuple[Any, ...]) -> Any:
         """Execute a forward graph."""
-        whole = self._guarded(graph.inputs, given) or given
-        execution = self._guarded(self._before, graph, whole)
+        whole = self.contain(graph.inputs, given) or given
+        execution = self.contain(self._before, graph, whole)
 
         def execute(*_: Any) -> Any:
             made = graph.compiled(*given)
             if execution is not None:
-                self._guarded(self._tell_written, execution, whole)
+                self.contain(self._tell_written, execution, whole)
             return made
 
         running = Running(execute)
         result = self.calls.make(graph.forward, whole, running)
         if execution is not None:
-            self._guarded(self._after, graph, execution, running, whole, result)
+            self.contain(self._after, graph, execution, running, whole, result)
         return result
 
     def call_package(self, model: object, given: tuple[Any, ...], call: Callable[[], Any]) -> Any:
         """Make the call of a model that was compiled before, and loaded."""
-        operator = self._guarded(self._package, model, "package", "AOTInductor, loaded")
+        operator = self.contain(self._package, model, "package", "AOTInductor, loaded")
         if operator is None:
             return call()
         made: list[Any] = []
@@ -263,8 +274,8 @@ class Graphs:
         self, session: object, given: Mapping[str, Any], call: Callable[[], Any]
     ) -> Any:
         """Make a call of a session of ONNX Runtime."""
-        operator = self._guarded(self._package, session, "session", "ONNX Runtime")
-        inputs = self._guarded(lambda: [tensor_of(each) for each in given.values()])
+        operator = self.contain(self._package, session, "session", "ONNX Runtime")
+        inputs = self.contain(lambda: [tensor_of(each) for each in given.values()])
         if operator is None or inputs is None:
             return call()
         made: list[Any] = []
@@ -272,7 +283,7 @@ class Graphs:
         def execute(*_: Any) -> list[Any]:
             with self._unseen():
                 made.append(call())
-            return self._guarded(self._session_made, session, made[0]) or []
+            return self.contain(self._session_made, session, made[0]) or []
 
         self.calls.make(operator, tuple(inputs), Running(execute))
         return made[0]
@@ -294,6 +305,28 @@ class Graphs:
 
         self.calls.make(self._taken, (made,), Running(execute))
         return taken[0]
+
+    def call_replay(self, captured: CapturedWork, call: Callable[[], Any]) -> Any:
+        """Make the call that replays what a device captured."""
+        found = self.contain(captured.tensors)
+        operator = self.contain(self._package, captured, "replay", "captured by the device")
+        if found is None or operator is None:
+            return call()
+        tensors, read = found
+        written = frozenset(str(place) for place in range(read, len(tensors)))
+        if operator.operator.writes != written:
+            operator = self._packages[captured] = GraphOperator(
+                operator.operator.short, written, self.calls
+            )
+        made: list[Any] = []
+
+        def execute(*_: Any) -> list[Any]:
+            with self._unseen():
+                made.append(call())
+            return []
+
+        self.calls.make(operator, tuple(tensors), Running(execute))
+        return made[0]
 
     def _package(self, model: object, kind: str, backend: str) -> GraphOperator:
         self._enters(model)
@@ -351,19 +384,20 @@ class Graphs:
         """
         boxed = len(given) == 1 and isinstance(given[0], list)
         gradients = given[0] if boxed else given
-        kept = self._guarded(self.again.keep_gradients, execution, gradients)
+        kept = self.contain(self.again.keep_gradients, execution, gradients)
         running = Running(lambda *_: previous(node, *given))
         shown = gradients if boxed else list(gradients)
         result = self.calls.make(graph.backward, (shown, execution.parameters()), running)
         if self.check is not None and execution.checked and kept:
-            self._guarded(self.check.backward, execution, running.index, kept, result)
+            self.contain(self.check.backward, execution, running.index, kept, result)
         if running.suspected and not execution.unsound and kept is not None:
-            self._guarded(self.again.backward, execution, running.index, kept, result)
+            self.contain(self.again.backward, execution, running.index, kept, result)
         if not keeps_graph():
             execution.forget()
         return result
 
-    def _guarded(self, action: Callable[..., Any], *given: Any) -> Any:
+    def contain(self, action: Callable[..., Any], *given: Any) -> Any:
+        """What an action gives; None where it fails, which is said."""
         return contain(self.missed, action, *given)
 
     def missed(self, error: BaseException) -> None:
