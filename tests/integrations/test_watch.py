@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.record.recorded import read
 
 import opscope
 from opscope.integrations.watch import Watch
@@ -58,6 +59,53 @@ def test_it_stops_after_the_step_with_a_finding_and_names_it_as_the_trainer_does
 def test_it_keeps_going_unless_it_is_told_to_stop(tmp_path: Path) -> None:
     assert train(Watch(tmp_path / "run", values="none"), large=2) == 4
     assert opscope.scan(tmp_path / "run").findings[0].step == 2
+
+
+@pytest.mark.parametrize("closure", ["", "placed", "named"])
+def test_updates_by_gradients_that_are_not_finite_are_left_out(
+    closure: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def weights(watch: Watch, large: int | None) -> torch.Tensor:
+        torch.manual_seed(0)
+        net = torch.nn.Linear(4, 4)
+        optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9)
+        watch.begin()
+        for step in range(4):
+            if step == large and watch.path is None:
+                continue
+
+            def loss(scale: float = 1e30 if step == large else 1.0) -> float:
+                optimizer.zero_grad()
+                h = net(torch.ones(2, 4) * scale)
+                found = (h * h).mean()
+                found.backward()
+                return found.item()
+
+            if not closure:
+                loss()
+            optimizer.step(
+                *[loss] * (closure == "placed"), **{"closure": loss} if closure == "named" else {}
+            )
+            assert not watch.step_ended(batch=step)
+        watch.end()
+        return net.weight.detach().clone()
+
+    watch = Watch(tmp_path / "run", on_overflow="skip", actions=("skip",), values="none")
+    trained = weights(watch, 2)
+    assert "aten::mul.Tensor" in capsys.readouterr().err
+    assert [each.step for each in opscope.scan(tmp_path / "run").findings] == [2]
+    assert not any("isfinite" in call.op for call in read(tmp_path / "run").calls)
+
+    class Bare:
+        path = None
+
+        def begin(self) -> None: ...
+        def end(self) -> None: ...
+        def step_ended(self, **_: object) -> bool:
+            return False
+
+    assert torch.equal(trained, weights(Bare(), 2))  # type: ignore[arg-type]
+    assert weights(Watch(tmp_path / "kept", values="none"), 2).isnan().any()  # no hook is left
 
 
 def test_an_overflow_without_a_finding_stops_nothing(tmp_path: Path) -> None:

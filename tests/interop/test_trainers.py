@@ -72,3 +72,19 @@ def test_an_overflow_that_the_program_guards_against_stops_nothing(
     assert watched.stdout.splitlines()[-2] == "6"
     assert origin(run) is None
     assert opscope.scan(run).summary["steps"] >= 6
+
+
+@pytest.mark.parametrize("trainer", ["transformers", "lightning", "ignite"])
+def test_a_training_goes_on_without_the_update_that_would_break_it(
+    trainer: str, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    done = train(trainer, "faulty", "skip", str(run), place=tmp_path)
+    bare = train(trainer, "faulty", "keep", "", place=tmp_path)
+    batches, parameters = done.stdout.splitlines()[-2:]
+    assert batches == "6", done.stderr
+    assert float.fromhex(parameters) != 0.0
+    assert float.fromhex(bare.stdout.splitlines()[-1]) == 0.0  # NaN each, which nansum leaves out
+    found = origin(run)
+    assert found is not None
+    assert (found.kind, found.step) == ("overflow-origin", 3)

@@ -8,7 +8,7 @@ from typing import Any
 
 from ignite.engine import Engine, Events
 
-from opscope.integrations.watch import Watch
+from opscope.integrations.watch import ACTIONS, SKIP, Watch
 
 
 def watch(
@@ -20,10 +20,10 @@ def watch(
 ) -> Watch:
     """Record what a training engine runs.
 
-    on_overflow: keep or stop (the engine ends after the iteration with a finding). The rest is as
-    for opscope.record.
+    on_overflow: keep, skip (no update by gradients that are not finite) or stop (the engine ends
+    after the iteration with a finding). The rest is as for opscope.record.
     """
-    watched = Watch(path, on_overflow=on_overflow, **options)
+    watched = Watch(path, on_overflow=on_overflow, actions=(*ACTIONS, SKIP), **options)
 
     def iteration_ended(engine: Engine) -> None:
         if watched.step_ended(iteration=engine.state.iteration, epoch=engine.state.epoch):

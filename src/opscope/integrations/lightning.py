@@ -8,7 +8,7 @@ import importlib.util
 import os
 from typing import TYPE_CHECKING, Any
 
-from opscope.integrations.watch import Watch
+from opscope.integrations.watch import ACTIONS, SKIP, Watch
 
 if TYPE_CHECKING:
     from lightning.pytorch.callbacks import Callback
@@ -20,8 +20,9 @@ else:  # the package under either of its names; a program uses one
 class OpscopeCallback(Callback):
     """Records what Trainer.fit does.
 
-    on_overflow: keep, stop (the training ends after the batch with a finding) or checkpoint (into
-    the trainer's root folder, then it ends). The rest is as for opscope.record.
+    on_overflow: keep, skip (no update by gradients that are not finite), stop (the training ends
+    after the batch with a finding) or checkpoint (into the trainer's root folder, then it ends).
+    The rest is as for opscope.record.
     """
 
     def __init__(
@@ -32,7 +33,7 @@ class OpscopeCallback(Callback):
         **options: Any,
     ) -> None:
         super().__init__()
-        actions = ("keep", "stop", "checkpoint")
+        actions = (*ACTIONS, SKIP, "checkpoint")
         self.watch = Watch(path, on_overflow=on_overflow, actions=actions, **options)
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:

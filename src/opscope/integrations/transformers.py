@@ -13,14 +13,15 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from opscope.integrations.watch import Watch
+from opscope.integrations.watch import ACTIONS, SKIP, Watch
 
 
 class OpscopeCallback(TrainerCallback):
     """Records what Trainer.train does.
 
-    on_overflow: keep, stop (the training ends after the step with a finding) or checkpoint (it is
-    saved too, then ends). The rest is as for opscope.record.
+    on_overflow: keep, skip (no update by gradients that are not finite), stop (the training ends
+    after the step with a finding) or checkpoint (it is saved too, then ends). The rest is as
+    for opscope.record.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class OpscopeCallback(TrainerCallback):
         on_overflow: str = "keep",
         **options: Any,
     ) -> None:
-        actions = ("keep", "stop", "checkpoint")
+        actions = (*ACTIONS, SKIP, "checkpoint")
         self.watch = Watch(path, on_overflow=on_overflow, actions=actions, **options)
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import os
+from contextlib import ExitStack
 from typing import Any
 
 from opscope.errors import UsageError
@@ -21,12 +22,14 @@ from opscope.run.selection import parse_selection
 from opscope.scan.api import scan
 
 ACTIONS = ("keep", "stop")
+SKIP = "skip"  # updates by gradients that are not finite are not made
 
 
 class Watch:
     """What the callbacks of all trainers share.
 
-    on_overflow is one of actions: keep goes on, every other word is an action of the trainer, taken
+    on_overflow is one of actions: keep goes on, skip goes on without the updates of torch's
+    optimizers by gradients that are not finite, every other word is an action of the trainer, taken
     when step_ended says so. options are those of opscope.record. Raises UsageError for what neither
     takes, before anything is trained; later nothing is raised.
     """
@@ -46,6 +49,7 @@ class Watch:
         self._recording = record(path, **options)
         self._running = False
         self._seen: int | None = None
+        self._skipping = ExitStack()
 
     @property
     def path(self) -> str | None:
@@ -60,6 +64,8 @@ class Watch:
         self._seen, self._running = None, True
         if contain(self._failed, self._recording.__enter__) is not None:
             atexit.register(self.end)
+            if self.on_overflow == SKIP:
+                contain(self._failed, self._skip)
 
     def step_ended(self, **place: object) -> bool:
         """A step of the trainer is over, which it knows by this place (epoch=1, batch=7, …).
@@ -79,6 +85,7 @@ class Watch:
             return
         self._running = False
         atexit.unregister(self.end)
+        self._skipping.close()
         contain(self._failed, self._recording.__exit__, None, None, None)
         if self.path is not None:
             tell(f"recorded; next: opscope scan {printable(self.path)}")
@@ -97,10 +104,16 @@ class Watch:
         if not document.findings:
             return False
         tell(f"{printable(document.findings[0].line())}; on_overflow: {self.on_overflow}")
-        return True
+        return self.on_overflow != SKIP
+
+    def _skip(self) -> None:
+        from opscope.integrations.gradients import skip_unsound_steps
+
+        self._skipping.callback(skip_unsound_steps().remove)
 
     def _failed(self, error: BaseException) -> None:
         self._running = False
+        self._skipping.close()
         tell(f"the training is not watched any more: {reason(error)}")
 
 
