@@ -131,7 +131,7 @@ def _carried(
     if kind == UNKNOWN:
         return np.inf, 128 * norms.spread[call] * np.sqrt(reach)
     if kind == NORM:
-        return np.minimum(8 * norms.spread[call], 1e3), 128 * norms.spread[call] * np.sqrt(reach)
+        return _of_norm(norms, call, norm, size)
     if kind == STEEP:
         return np.inf, 64 * np.sqrt(reach)
     outside = np.maximum(finite(norm), 1e-300)
@@ -159,6 +159,22 @@ def _carried(
         if kind == SMOOTH
         else (plain, np.full(len(call), 2.0))
     )
+
+
+def _of_norm(
+    norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same for normalisations; the mean that one gives beside its result is a sum that may
+    cancel: of what is centred already nothing but rounding is left.
+    """
+    spread, reach = norms.spread[call], np.maximum(norms.reach[call], 1.0)
+    condition, rounding = np.minimum(8 * spread, 1e3), 128 * spread * np.sqrt(reach)
+    beside = np.flatnonzero(size < norms.size[call])
+    if len(beside):
+        mean = _carried(MEAN, norms, call[beside], norm[beside], size[beside])
+        condition[beside] = np.fmax(condition[beside], mean[0])
+        rounding[beside] = np.fmax(rounding[beside], mean[1])
+    return condition, rounding
 
 
 def finite(column: NDArray[np.float64]) -> NDArray[np.float64]:
