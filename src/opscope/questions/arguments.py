@@ -5,6 +5,7 @@ arguments in this sense.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -26,6 +27,8 @@ _PLACES = frozenset(
         "process_group",
     }
 )
+# Numbers nearer than this were computed alike, as a float32 that a program reads with item() is.
+NEAR = 2.0**-20
 _WORDS = 3
 _DEPTH = 16
 
@@ -61,9 +64,9 @@ def _unlike(name: str, mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
     a, b = mine.get(name), theirs.get(name)
     if name not in mine or name not in theirs:
         return (a if name in mine else b) not in (None, False)
-    return bool(
-        a != b and not (isinstance(a, float) and isinstance(b, float) and a != a and b != b)  # noqa: PLR0124 - NaN
-    )
+    if isinstance(a, float) and isinstance(b, float):
+        return not (math.isclose(a, b, rel_tol=NEAR) or (math.isnan(a) and math.isnan(b)))
+    return bool(a != b)
 
 
 def _said(value: Any) -> str:

@@ -33,9 +33,8 @@ def leaps(
         floor = np.maximum(
             np.maximum(own, 64 * rows.roundoff[here] * _beside(pairing, here)), 1e-12
         )
-        found = np.flatnonzero(
-            (error > LEAP * np.maximum(before, floor)) & ~steep[rows.target_call[here]]
-        )
+        jumps = steep[rows.target_call[here]] | np.isinf(measures.allowed[here])
+        found = np.flatnonzero((error > LEAP * np.maximum(before, floor)) & ~jumps)
         if len(found):
             yield int(here[found[0]])
 

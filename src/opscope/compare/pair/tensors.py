@@ -19,7 +19,7 @@ import numpy as np
 
 from opscope.compare.side.columns import ABSENT, NONE, Side, Tensors
 from opscope.compare.side.conditions import PRODUCT, finite, kind_of
-from opscope.compare.side.hashes import distinct, folded, mixed
+from opscope.compare.side.hashes import distinct, folded, hash_of, mixed
 from opscope.compare.side.producers import Flow
 from opscope.judge.operators import is_workspace
 from opscope.judge.tolerance import PRECISIONS
@@ -51,6 +51,7 @@ STATUS_WORDS = (
 TOOLS_ORDER = 2e-6  # of sums that a dump's own tool took in float32, but in another order
 TOOLS_ROUNDING = 1e-5  # of norms and means that a dump's own tool took in float32
 _BLOCK = 1 << 16  # pairs that are measured at once
+_MASK = 8192.0  # magnitude from which on a constant is taken for a mask's
 _REORDERED_LIMIT = 1_000_000  # larger tensors hide one changed bit from their mean
 
 
@@ -143,6 +144,7 @@ def _judged(
     )
     output[both] = sides[0].tensors.output[mine[both]]
     scratch = np.union1d(_workspaces(sides[0], mine), _encoded(sides, mine, theirs))
+    scratch = np.union1d(scratch, _unwritten(sides[0], mine))
     error[scratch], status[scratch] = (
         np.nan,
         np.where(theirs[scratch] >= 0, UNKNOWN, status[scratch]),
@@ -166,6 +168,26 @@ def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
         return np.empty(0, dtype=np.int64)
     owners = side.which(side.calls.op, lambda op: is_workspace(op, "uint8"))[side.tensors.call]
     return np.flatnonzero((places >= 0) & (bytes_ & owners)[np.maximum(places, 0)])
+
+
+def _unwritten(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Rows of outputs that are for the backward kernel alone and in part never written, and of what
+    reads them.
+    """
+    tensors, ops = side.tensors, distinct(side.calls.op)
+    found = np.zeros(len(tensors), dtype=np.bool_)
+    for code, op in zip(ops, side.texts(ops), strict=True):
+        slots = traits_of(op).scratch.split(",")
+        if slots != [""]:
+            owned = tensors.output & (side.calls.op[tensors.call] == code)
+            codes = np.array([hash_of(slot) for slot in slots], dtype=np.uint64)
+            found |= owned & np.isin(tensors.slot, codes)
+    if not found.any():
+        return np.empty(0, dtype=np.int64)
+    process = side.calls.process[tensors.call].astype(np.uint64)
+    version = mixed(tensors.version.astype(np.uint64), process)
+    found = np.isin(version, version[found]) & (tensors.version >= 0)
+    return np.flatnonzero((places >= 0) & found[np.maximum(places, 0)])
 
 
 def _encoded(
@@ -493,6 +515,8 @@ def _unequal(
         told_apart
         & ~integers
         & (error <= 1e-15)
+        & extremes
+        & ~_dominated(mine, left)
         & (mine.size[left] > 1)
         & (mine.size[left] <= _REORDERED_LIMIT)
     )
@@ -511,6 +535,13 @@ def _unequal(
     )
     status[mismatched] = SHAPE
     return np.where(mismatched, np.inf, error), status, reordered
+
+
+def _dominated(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Tensors of which the norm and the mean tell of a mask's constant and of nothing beside it."""
+    least, most = np.abs(tensors.min[rows]), np.abs(tensors.max[rows])
+    high, low = np.fmax(least, most), np.fmin(least, most)
+    return np.asarray((high > _MASK) & (low < 1e-3 * high))
 
 
 def _spread(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -565,11 +596,12 @@ def statistic_error(
     rms = norm / np.sqrt(count)
     reach = np.fmax(np.abs(theirs.min[right]), np.abs(theirs.max[right]))
     scale = np.fmax(reach, rms)
+    wider = np.fmax(rms, finite(mine.l2norm[left]) / np.sqrt(count))
     parts = [
         _ratio(mine.l2norm[left] - theirs.l2norm[right], np.fmax(norm, mine.l2norm[left])),
         _ratio(
             mine.mean[left] - theirs.mean[right],
-            np.where(rms > 0, np.fmax(rms, mine.l2norm[left] / np.sqrt(count)), scale),
+            np.where(wider > 0, wider, scale),
         ),
         _ratio(mine.min[left] - theirs.min[right], np.fmax(scale, np.abs(mine.min[left]))),
         _ratio(mine.max[left] - theirs.max[right], np.fmax(scale, np.abs(mine.max[left]))),

@@ -65,8 +65,8 @@ def kind_of_result(word: str) -> int:
 
 
 class Norms:
-    """What is known of each call's inputs on the golden side: sum and largest of the norms, sizes,
-    largest magnitude; one entry a call.
+    """What is known of each call's inputs on the golden side: sum and largest of the norms, that of
+    the first, sizes, largest magnitude; one entry a call.
     """
 
     def __init__(self, count: int) -> None:
@@ -75,6 +75,7 @@ class Norms:
         self.size = np.ones(count)
         self.reach = np.zeros(count)
         self.spread = np.ones(count)
+        self.first = np.full(count, np.nan)
 
     def add(
         self,
@@ -86,6 +87,8 @@ class Norms:
     ) -> None:
         """Input rows: norms, sizes, largest magnitudes and means."""
         known = finite(norm)
+        calls, place = np.unique(call, return_index=True)  # of each call its first input
+        self.first[calls] = np.where(np.isnan(self.first[calls]), known[place], self.first[calls])
         np.add.at(self.total, call, known)
         np.maximum.at(self.largest, call, known)
         np.maximum.at(self.size, call, np.maximum(size, 1).astype(np.float64))
@@ -127,7 +130,7 @@ def _carried(
     """The same for rows of one kind."""
     total, reach = norms.total[call], np.maximum(norms.reach[call], 1.0)
     if kind == DELICATE:
-        return 1e3, 128 * norms.spread[call] * np.sqrt(reach)
+        return _delicate(norms, call, norm, size)
     if kind == UNKNOWN:
         return np.inf, 128 * norms.spread[call] * np.sqrt(reach)
     if kind == NORM:
@@ -159,6 +162,19 @@ def _carried(
         if kind == SMOOTH
         else (plain, np.full(len(call), 2.0))
     )
+
+
+def _delicate(
+    norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The same for kernels that cancel inside: the gradient of a softmax, and of a norm's weight
+    and bias, are sums over the first input, and may be next to nothing beside it.
+    """
+    reach = np.maximum(norms.reach[call], 1.0)
+    root = np.sqrt(np.maximum(norms.size[call] / np.maximum(size, 1), 1.0))
+    lost = root * np.nan_to_num(norms.first[call]) / np.maximum(finite(norm), 1e-300)
+    rounding = 128 * norms.spread[call] * np.sqrt(reach)
+    return np.fmax(1e3, lost), np.fmax(rounding, 4 * lost)
 
 
 def _of_norm(

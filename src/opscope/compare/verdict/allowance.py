@@ -182,9 +182,13 @@ def _allowed_block(
     reach = np.fmax(np.abs(golden.min[at]), np.abs(golden.max[at]))
     norms.add(call[read], golden.l2norm[at], golden.size[at], reach, golden.mean[at])
     calls, at = call[written], places[written]
-    condition, rounding = conditions(kinds[here], norms, calls, golden.l2norm[at], golden.size[at])
+    made = pairing.target.tensors.l2norm[rows.target[part][written]]
+    norm = np.where(golden.l2norm[at] == 0, made, golden.l2norm[at])  # which errors are relative to
+    condition, rounding = conditions(kinds[here], norms, calls, norm, golden.size[at])
     coarse = np.zeros(here.stop - first)
     np.fmax.at(coarse, call[read], roundoff[read])
+    # what is counted, compared or cut off to whole numbers jumps however little its numbers differ
+    condition[(roundoff[written] == 0) & (coarse[calls] > 0)] = np.inf
     unit = np.fmax(roundoff[written], np.where(roundoff[written] > 0, coarse[calls], 0.0))
     carried = in_error[here][calls]
     guessed = np.zeros(here.stop - first, dtype=np.bool_)
