@@ -7,10 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 from opscope.kernels import statistics
 from opscope.kernels.calls import Version
-from opscope.kernels.staged import Staged
+from opscope.kernels.staged import UNASKED, Staged
 
 SOUND, UNSOUND = (statistics(np.float32([1, each])) for each in (2, np.nan))
 
@@ -26,11 +27,12 @@ def test_operands_of_what_became_unsound_are_kept() -> None:
     old, weight, x, product, after, aside = versions
     for ticket, version in enumerate(versions[:2]):
         staged.add(ticket, version)
-    asked: list[int] = []
+    asked: list[tuple[int, int]] = []
 
-    def keep(ticket: int) -> tuple[str, str] | None:
-        asked.append(ticket)
-        return None if ticket == 0 else ("shard", str(ticket))
+    def keep(ticket: int, version: int, mask: bool) -> tuple[str, str] | None:
+        assert not mask
+        asked.append((ticket, version))
+        return ("shard", str(version)) if ticket != UNASKED or version == 3 else None
 
     assert not staged.fetched([(0, SOUND)], [], keep)
     assert not staged.fetched([(1, SOUND)], [], keep)
@@ -44,8 +46,38 @@ def test_operands_of_what_became_unsound_are_kept() -> None:
     ]
     found = [(2, SOUND), (3, UNSOUND), (4, UNSOUND), (5, None)]
     assert staged.fetched(found, calls, keep)
-    assert asked == [2, 1], "of the step before, too; what is older has no copy any more"
+    assert asked[:2] == [(2, 2), (1, 1)], "of the step before, too"
+    assert asked[2:] == [(UNASKED, 0), (UNASKED, 3)], "what is older, and what was made"
     kept = {version.number: version.value for version in versions}
-    assert kept == {**dict.fromkeys(range(6)), 1: ("shard", "1"), 2: ("shard", "2")}
+    found_at = {number: ("shard", str(number)) for number in (1, 2, 3)}
+    assert kept == {**dict.fromkeys(range(6)), **found_at}
     assert staged.pending == 0
     assert not staged.fetched([], calls, keep)
+
+
+@pytest.mark.parametrize(
+    ("given", "made", "masks"),
+    [
+        (1, np.inf, [False, False]),
+        (1, -np.inf, [True, True]),
+        (-np.inf, -np.inf, []),
+        (-np.inf, np.inf, [False, False]),
+        (-np.inf, np.nan, [False, False]),
+        (np.nan, np.inf, []),
+    ],
+)
+def test_what_came_in_earlier_made_nothing(given: float, made: float, masks: list[bool]) -> None:
+    """A mask that was read in the first step comes into calls of all others."""
+    staged = Staged()
+    mask, result = (Version(number=number, order=()) for number in range(2))
+    asked: list[bool] = []
+
+    def keep(_ticket: int, _version: int, is_mask: bool) -> None:
+        asked.append(is_mask)
+
+    statistics_of = [statistics(np.float32([each, 1])) for each in (given, made)]
+    staged.add(0, mask)
+    staged.fetched([(0, statistics_of[0])], [], keep)
+    staged.add(1, result)
+    staged.fetched([(1, statistics_of[1])], [call([mask], [result])], keep)
+    assert asked == masks

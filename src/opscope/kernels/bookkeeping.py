@@ -37,6 +37,7 @@ from opscope.kernels.calls import (
     head_of,
     is_integer,
     makes,
+    unscaled,
     written,
 )
 from opscope.kernels.flights import Flights
@@ -79,6 +80,7 @@ class Binding(Protocol):
     def whole(self, tensor: Any) -> bool: ...
     def graphs_ran(self) -> bool: ...
     def stage(self, tensor: Any) -> int: ...
+    def offer(self, given: Sequence[tuple[int, Any]]) -> None: ...
     def keep(self, tensor: Any) -> tuple[str, str] | None: ...
     def clone(self, tensor: Any) -> Any: ...
     def encode(self, value: object) -> str: ...
@@ -138,9 +140,10 @@ class Recorder(Flights):
 
     active: calls are observed. paused: only the signs of steps are. backward_seen is set by calls
     of a backward pass, overflowed by calls with status bits; pending counts statistics that are
-    still on a device; watching is the seconds spent in observing, the calls themselves left out;
-    rested counts calls of which the checker does not know yet; gave_up is the seconds after which a
-    disk was found too slow for the black box, 0 if it was not.
+    still on a device; offered_from is the bytes from which on the binding is offered what a call
+    that computes reads on a device, 0: nothing is; watching is the seconds spent in observing, the
+    calls themselves left out; rested counts calls of which the checker does not know yet; gave_up
+    is the seconds after which a disk was found too slow for the black box, 0 if it was not.
     """
 
     binding: Binding
@@ -167,6 +170,7 @@ class Recorder(Flights):
         self.watching = 0.0
         self.backward_seen = False
         self.overflowed = False
+        self.offered_from = 0
         self._next = {"index": 0, "version": 0, "storage": 0, "sampled": 0}
         self._storages: dict[int, Storage] = {}
         self._staged = Staged()
@@ -437,7 +441,8 @@ class Recorder(Flights):
             self._guard(draft, operator, tree.scalars)
             if operator.random and self.values != "none":
                 draft.random = self.binding.random_states(args, kwargs)
-            draft.unasked = declined(args, operator.asks)
+            draft.unasked = declined(args, operator.asks) | unscaled(operator, kwargs)
+            self._offer(draft, operator)
         else:
             draft.inputs = [
                 self._touch("input", slot, tensor)
@@ -826,6 +831,24 @@ class Recorder(Flights):
                 and seen.version.statistics
             ):
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)
+
+    def _offer(self, draft: Draft, operator: Operator) -> None:
+        """Large tensors of a device that the call is about to read: what they hold may be gone when
+        it is known what the call made of it.
+        """
+        if not self.offered_from or not operator.computes:
+            return
+        given = [
+            (seen.version.number, seen.tensor)
+            for seen in draft.inputs
+            if seen.facts.staged
+            and not seen.part
+            and seen.version is not None
+            and not seen.version.unread
+            and seen.facts.extent.stop - seen.facts.extent.start >= self.offered_from
+        ]
+        if given:
+            self.binding.offer(given)
 
 
 def _accumulates(node: Any) -> bool:

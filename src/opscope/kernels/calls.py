@@ -5,7 +5,7 @@ making.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from math import sqrt
@@ -31,8 +31,10 @@ class Operator:
     """What the bookkeeper must know of one operator overload.
 
     filled: those of the arguments it writes whose content before the call cannot show in the
-    result. asks: position of the argument that says which outputs are wanted. Of collectives:
-    begins says that outputs arrive later, functional that awaits (wait_tensor) tells when.
+    result. asks: position of the argument that says which outputs are wanted. unscaled: position of
+    the gradients that it writes to only where grad_scale is given. computes: it can make what is
+    not finite of what is. Of collectives: begins says that outputs arrive later, functional that
+    awaits (wait_tensor) tells when.
     """
 
     op: str
@@ -51,6 +53,8 @@ class Operator:
     awaits: bool = False
     filled: frozenset[str] = frozenset()
     asks: int | None = None
+    unscaled: int | None = None
+    computes: bool = False
     graph: bool = False  # a graph that torch.compile made
 
 
@@ -391,6 +395,12 @@ def declined(args: Sequence[Any], asks: int | None) -> frozenset[str]:
     return frozenset(str(place) for place, one in enumerate(wanted) if one is False)
 
 
+def unscaled(operator: Operator, kwargs: Mapping[str, Any]) -> frozenset[str]:
+    """The gradients of a fused optimizer that is to scale none, and so writes to none."""
+    given = operator.unscaled is None or kwargs.get("grad_scale") is not None
+    return frozenset() if given else frozenset({str(operator.unscaled)})
+
+
 def head_of(slot: str) -> str:
     """The argument that a slot belongs to: "1" of "1.0", "kwargs.out" of "kwargs.out.2"."""
     return ".".join(slot.split(".")[:2]) if slot.startswith("kwargs.") else slot.partition(".")[0]
@@ -405,19 +415,31 @@ def anomalous(draft: Draft) -> bool:
 
 def makes(draft: Draft) -> bool:
     """Whether outputs hold a kind of non-finite value that no input held."""
-    kinds = ("nan", "pos_inf", "neg_inf")
+    return bool(kinds_made(draft.inputs, draft.outputs))
 
-    def held(rows: list[Observed]) -> set[str]:
-        known = [
-            row.version.statistics
-            for row in rows
-            if row.version is not None and row.version.statistics is not None
-        ]
-        return {kind for kind in kinds for statistics in known if getattr(statistics, kind)}
 
-    made = held(draft.outputs)
-    given = held(draft.inputs) if made else made
-    return bool(made - given) and "nan" not in given  # whatever follows from NaN is no origin
+def kinds_made(inputs: list[Observed], outputs: list[Observed]) -> set[str]:
+    """Kinds of non-finite values that outputs hold and no input held; none where NaN came in:
+    whatever follows from it is no origin.
+    """
+    made = kinds_held(outputs)
+    given = kinds_held(inputs) if made else made
+    return set() if "nan" in given else made - given
+
+
+def kinds_held(rows: Iterable[Observed]) -> set[str]:
+    """Kinds of non-finite values that are known to be in these tensors."""
+    known = [
+        row.version.statistics
+        for row in rows
+        if row.version is not None and row.version.statistics is not None
+    ]
+    return {
+        kind
+        for kind in ("nan", "pos_inf", "neg_inf")
+        for statistics in known
+        if getattr(statistics, kind)
+    }
 
 
 def is_integer(dtype: str) -> bool:

@@ -6,9 +6,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from opscope.kernels.calls import Draft, Version
+from opscope.kernels.calls import Draft, Version, kinds_made
 
-Keep = Callable[[int], "tuple[str, str] | None"]
+Keep = Callable[[int, int, bool], "tuple[str, str] | None"]  # ticket, version, mask
+UNASKED = -1
 
 
 class Staged:
@@ -27,8 +28,10 @@ class Staged:
     def fetched(self, found: Sequence[tuple[int, Any]], calls: Iterable[Draft], keep: Keep) -> bool:
         """Takes statistics by ticket; whether any are unsound.
 
-        What the operands of a call held that made something unsound of sound ones is kept as far as
-        keep(ticket) says where it was stored. What was asked before is let go.
+        What a call read and made that made a kind of non-finite values which no operand held is
+        kept as far as keep(ticket, version, mask) says where it was stored; the ticket is UNASKED
+        of what was asked long ago and of what was made, mask: nothing but -inf was. What was asked
+        before is let go.
         """
         unsound = set()
         for ticket, statistics in found:
@@ -50,10 +53,14 @@ class Staged:
     def _keep_operands(self, unsound: set[int], calls: Iterable[Draft], keep: Keep) -> None:
         tickets = {version.number: ticket for ticket, version in self._versions.items()}
         for call in calls:
-            given = [seen.version for seen in call.inputs if seen.version is not None]
-            made = {seen.version.number for seen in call.outputs if seen.version is not None}
-            if not made & unsound or any(version.number in unsound for version in given):
+            made = [
+                seen for seen in call.outputs if seen.version and seen.version.number in unsound
+            ]
+            kinds = kinds_made(call.inputs, made)
+            if not kinds:
                 continue
-            for version in given:
-                if version.value is None and version.number in tickets:
-                    version.value = keep(tickets[version.number])
+            for known, side in ((tickets, call.inputs), ({}, call.outputs)):
+                for version in (seen.version for seen in side):
+                    if version is not None and version.value is None:
+                        ticket = known.get(version.number, UNASKED)
+                        version.value = keep(ticket, version.number, kinds == {"neg_inf"})

@@ -157,6 +157,12 @@ OPTIONS: tuple[Option, ...] = (
         help="write inputs of these operators before each call, for when the process dies in it",
     ),
     Option(
+        word="device-ring",
+        takes="SIZE",
+        help="memory of each device for copies of what calls read lately, 0 or 512KiB, 1GiB "
+        "[64MiB]",
+    ),
+    Option(
         word="operators",
         takes="FILE",
         help="what operators are that opscope does not know: a line each, its name and its traits",
@@ -173,6 +179,8 @@ OPTIONS: tuple[Option, ...] = (
         help="options from a TOML file, data_dump.json, acl.json or msprobe's config.json",
     ),
 )
+DEVICE_RING = "64MiB"
+UNITS = {"": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 USUAL_LEVELS = ("operator", "module")
 DIGEST = "digest"  # what ranks exchange and how parameters are updated: the state that they share
 _BY_FLAG = {flag: option for option in OPTIONS for flag in option.flags}
@@ -206,6 +214,7 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     substitute: str | None = None
     backend: str | None = None
     journal: str | None = None
+    device_ring: str = DEVICE_RING
     operators: str | None = None
     layout: str | None = None
     set_dump: bool = False
@@ -216,6 +225,11 @@ class RecordConfig(msgspec.Struct, frozen=True, kw_only=True):
     def share(self) -> float | None:
         """Share of the program's time that checking may take; None for no limit."""
         return None if self.budget == "all" else float(self.budget.removesuffix("%")) / 100
+
+    @property
+    def device_ring_bytes(self) -> int:
+        """Bytes of each device's ring; 0 where no values are kept of origins, or all are anyway."""
+        return 0 if self.values in {"none", "full"} else parse_size(self.device_ring)
 
     @property
     def digest(self) -> bool:
@@ -308,6 +322,7 @@ def config_from(*layers: Mapping[str, str | bool]) -> RecordConfig:
         substitute=_rules(text.get("substitute")),
         backend=_backends(text.get("backend")),
         journal=_pattern(text.get("journal")),
+        device_ring=_size(text.get("device_ring", DEVICE_RING)),
         operators=_operators(text.get("operators")),
         layout=text.get("layout"),
         set_dump=words.get("set_dump") is True,
@@ -498,6 +513,22 @@ def _number(text: str, *, what: str, least: int) -> int:
 def _budget(text: str) -> str:
     if text != "all" and re.fullmatch(r"[0-9]{1,6}(\.[0-9]{1,3})?%", text) is None:
         raise UsageError(f"--budget {text!r}: neither a percentage such as 20% nor all")
+    return text
+
+
+def parse_size(text: str) -> int:
+    """Bytes that a size names: a whole number, with KiB, MiB or GiB; UsageError for anything
+    else.
+    """
+    match = re.fullmatch(r"\s*([0-9]{1,15})\s*(|KiB|MiB|GiB)\s*", text, re.ASCII | re.IGNORECASE)
+    if match is None:
+        raise UsageError(f"--device-ring {text!r}: write 0, 512KiB, 64MiB or 1GiB")
+    return int(match[1]) * UNITS[match[2].lower()]
+
+
+def _size(text: str) -> str:
+    """The text of a size, once it is known to be one."""
+    parse_size(text)
     return text
 
 

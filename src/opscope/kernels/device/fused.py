@@ -210,6 +210,14 @@ def read(words: NDArray[np.int16], dtype: Any, size: int) -> Statistics:
     return Statistics(*found, low + 0.0, high + 0.0, mean, norm, digest=digest)
 
 
+def unsound(torch: Any, pieces: Sequence[Any], size: int) -> Any:  # noqa: ARG001 - as of lean
+    """Whether any of the tensors has NaN or +Inf whose rows these are, all that `launch` answered:
+    a truth value on the device.
+    """
+    rows = torch.cat(list(pieces)).view(torch.int64).view(-1, len(Column))
+    return rows[:, : Column.NEG_INF].sum() != 0
+
+
 def rows_of(words: NDArray[np.int16]) -> NDArray[np.int64]:
     return words.copy().view(np.int64).reshape(-1, len(Column))
 

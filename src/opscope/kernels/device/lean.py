@@ -12,6 +12,7 @@ the limit is known only where none does. There is no digest.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import ml_dtypes  # noqa: F401 - registers bfloat16 with NumPy
@@ -116,6 +117,15 @@ def integer_columns(torch: Any, value: Any, *, sums: bool) -> list[Any]:
         wide = value.to(torch.float32)
         found += [wide.sum(), torch.linalg.vector_norm(wide)]
     return found
+
+
+def unsound(torch: Any, pieces: Sequence[Any], size: int) -> Any:
+    """Whether any of the floats is NaN or +Inf of which these pieces tell, all that `launch`
+    answered for so many elements: a truth value on the device, by 4 kernels.
+    """
+    counts = torch.cat([piece for piece in pieces if piece.numel() == FLOAT_COUNTS])
+    numbers, _, pos_inf, *_ = counts.view(torch.int64).view(-1, 6).sum(0)
+    return numbers - pos_inf != size
 
 
 def read(words: NDArray[np.int16], dtype: Any, size: int, *, sums: bool = True) -> Statistics:

@@ -328,6 +328,8 @@ const OperatorInfo& Recorder::describe(PyObject* func) {
         else if (const int position = std::stoi(slot); position < 64) info->filled |= std::uint64_t{1} << position;
     }
     if (const Ref asks = get("asks"); asks.get() != Py_None) info->asks = static_cast<int>(integer(asks.get()));
+    if (const Ref unscaled = get("unscaled"); unscaled.get() != Py_None) info->unscaled = static_cast<int>(integer(unscaled.get()));
+    info->computes = truth(get("computes").get());
     info->checked = checks_.ever(func);
     const Ref bound = get("bound");
     info->bound = bound.get() == Py_None ? Bound::Unknown : bound_named(text(bound.get()));
@@ -393,17 +395,23 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     if (running.selected && (info.writes || !info.keyword_writes.empty())) guard(running);
     if (running.selected && info.random && values_ != Values::None)
         running.random = checked(PyObject_CallMethod(torch_.binding(), "random_states", "OO", args, kwargs ? kwargs : Py_None));
-    running.unasked = unasked(info.asks, args);
+    running.unasked = unasked(info, args, kwargs);
+    if (running.selected && offered_from && info.computes) offer(running);
     Thread& here = thread();
     push(here, running.call, {}, false);
     if (info.graph) graph_runs(running, here, 1);  // last: what is noted here is taken off by leave()
 }
 
-// Outputs that the mask among a call's arguments declines, as bits.
-std::uint64_t Recorder::unasked(int asks, PyObject* args) {
-    if (asks < 0 || !PyTuple_Check(args) || asks >= PyTuple_GET_SIZE(args)) return 0;
-    PyObject* mask = PyTuple_GET_ITEM(args, asks);
+// Outputs that the mask among a call's arguments declines, as bits, and gradients that are not scaled.
+std::uint64_t Recorder::unasked(const OperatorInfo& info, PyObject* args, PyObject* kwargs) {
     std::uint64_t found = 0;
+    if (info.unscaled >= 0) {
+        PyObject* scale = kwargs && PyDict_Check(kwargs) ? PyDict_GetItemString(kwargs, "grad_scale") : nullptr;
+        if (!scale || scale == Py_None) found |= std::uint64_t{1} << info.unscaled;
+    }
+    const int asks = info.asks;
+    if (asks < 0 || !PyTuple_Check(args) || asks >= PyTuple_GET_SIZE(args)) return found;
+    PyObject* mask = PyTuple_GET_ITEM(args, asks);
     for (Py_ssize_t i = 0; PyList_Check(mask) && i < std::min<Py_ssize_t>(PyList_GET_SIZE(mask), 64); ++i)
         if (PyList_GET_ITEM(mask, i) == Py_False) found |= std::uint64_t{1} << i;
     return found;
@@ -800,22 +808,43 @@ void Recorder::keep(Version& version, PyObject* tensor) {
     if (kept.get() != Py_None) version.value = value_at(kept.get());
 }
 
-// Of calls that made one of these of sound operands: what the operands held, as far as store(ticket) answers where it is.
+// Of calls that made a kind of these that no operand held: what the call read and made, as far as store(ticket, version, mask) answers
+// where it is. The ticket is -1 of what was asked long ago, and of what was made; mask: nothing but -inf was made.
 void Recorder::keep_operands(const std::unordered_set<const Version*>& unsound, nb::handle store) {
     std::unordered_map<const Version*, std::int64_t> tickets;
     for (const auto& [ticket, version] : staged_) tickets.emplace(version.get(), ticket);
     auto& rows = rows_.tensors;
     for (std::size_t start = 0, end = 0; start < rows.size(); start = end) {
-        bool made = false, given = false;
-        for (; end < rows.size() && rows[end].index == rows[start].index; ++end)
-            (rows[end].input ? given : made) |= unsound.count(rows[end].version.get()) > 0;
-        for (std::size_t i = start; made && !given && i < end; ++i) {
-            const auto ticket = tickets.find(rows[i].version.get());
-            if (!rows[i].input || ticket == tickets.end() || rows[i].version->value) continue;
-            const nb::object place = store(ticket->second);
-            if (!place.is_none()) rows[i].version->value = value_at(place.ptr());
+        unsigned made = 0, given = 0;
+        for (; end < rows.size() && rows[end].index == rows[start].index; ++end) {
+            const Version* version = rows[end].version.get();
+            if (!version || !version->known) continue;
+            if (rows[end].input) given |= kinds_of(version->statistics);
+            else if (unsound.count(version)) made |= kinds_of(version->statistics);
+        }
+        made &= ~given;
+        for (std::size_t i = start; made && !(given & nan_kind) && i < end; ++i) {
+            Version* version = rows[i].version.get();
+            if (!version || version->value) continue;
+            const auto ticket = rows[i].input ? tickets.find(version) : tickets.end();
+            const nb::object place = store(ticket == tickets.end() ? -1 : ticket->second, version->number, made == neg_inf_kind);
+            if (!place.is_none()) version->value = value_at(place.ptr());
         }
     }
+}
+
+// Large tensors of a device that a call is about to read: what they hold may be gone when it is known what the call made of it.
+void Recorder::offer(const Running& running) {
+    const Ref given = checked(PyList_New(0));
+    for (const auto& seen : running.inputs) {
+        const Version* version = seen.row.version.get();
+        if (!seen.staged || seen.part || !version || version->unread) continue;
+        const Extent extent = extent_of(seen.row);
+        if (extent.to - extent.from < offered_from) continue;
+        const Ref pair = checked(Py_BuildValue("LO", static_cast<long long>(version->number), seen.tensor));
+        if (PyList_Append(given.get(), pair.get())) throw nb::python_error();
+    }
+    if (PyList_GET_SIZE(given.get())) checked(PyObject_CallMethod(torch_.binding(), "offer", "(O)", given.get()));
 }
 
 // The calls of an AccumulateGrad node hand a gradient to its parameter.

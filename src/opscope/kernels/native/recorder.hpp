@@ -32,6 +32,8 @@ struct OperatorInfo {
     bool fills_keywords = false;
     bool workspace = false;                   // its uint8 outputs are a library's own memory, handed to the backward kernel
     int asks = -1;                            // position of the argument that says which outputs are wanted
+    int unscaled = -1;                        // of the gradients that it writes to only where grad_scale is given
+    bool computes = false;                    // can make what is not finite of what is
     Bound bound = Bound::Unknown;
     Ref function, target;
 };
@@ -124,6 +126,8 @@ class Recorder {
     nb::object take(std::int32_t process, std::int32_t rank, unsigned levels);
     // Statistics by ticket, records of kernels/reference.py or None: kernels/staged.py says what their arrival shows.
     void fetched(const std::vector<std::pair<std::int64_t, nb::object>>& found, nb::handle keep);
+    // Bytes from which on the binding is offered what a call that computes reads on a device; 0: nothing is.
+    std::int64_t offered_from = 0;
     std::vector<std::pair<std::int64_t, std::string>> open_calls() const;
     // A BlackBox of run/store/blackbox.py, or None.
     void attach(nb::handle box);
@@ -174,7 +178,7 @@ class Recorder {
     std::shared_ptr<Storage> storage_of(PyObject* tensor, const Facts& facts, bool input);
     std::shared_ptr<Version> new_version(std::uint64_t order);
     void touch(Seen& seen, PyObject* tensor, Facts& facts, bool input, std::int32_t slot);
-    static std::uint64_t unasked(int asks, PyObject* args);
+    static std::uint64_t unasked(const OperatorInfo& info, PyObject* args, PyObject* kwargs);
     Ref observe(Seen& seen, PyObject* tensor, bool input, std::int32_t slot, bool readable, bool workspace = false);
     void observe_parts(Running& running, std::vector<Seen>& side, Ref parts);
     void touch_all(std::vector<TensorRow>& rows, nb::handle tensors, bool input);
@@ -197,6 +201,7 @@ class Recorder {
     std::shared_ptr<Flight> flight_of(nb::handle work) const;
     void label_gradient(Running& running);
     void guard(Running& running);
+    void offer(const Running& running);
     bool excluded(const Running& running) const;
     bool anomalous(const Running& running) const;
     bool makes(const Running& running) const;

@@ -39,6 +39,8 @@ class Interner {
 };
 
 inline bool non_finite(const Statistics& s) { return s.nan || s.pos_inf || s.neg_inf; }
+constexpr unsigned nan_kind = 1, pos_inf_kind = 2, neg_inf_kind = 4;
+inline unsigned kinds_of(const Statistics& s) { return (s.nan ? nan_kind : 0) | (s.pos_inf ? pos_inf_kind : 0) | (s.neg_inf ? neg_inf_kind : 0); }
 
 // Where values were stored.
 struct ValueAt {

@@ -373,6 +373,7 @@ NB_MODULE(_recorder, module) {
         .def_rw("backward_seen", &Recorder::backward_seen)
         .def_rw("overflowed", &Recorder::overflowed)
         .def_rw("step", &Recorder::step)
+        .def_rw("offered_from", &Recorder::offered_from)
         .def_ro("watching", &Recorder::watching)
         .def_prop_ro("rested", &Recorder::rested)
         .def_prop_ro("gave_up", &Recorder::gave_up)

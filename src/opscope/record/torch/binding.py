@@ -77,7 +77,10 @@ class TorchBinding:
         self.modules = modules
         self.stacks = Stacks()
         self.staging = Staging(
-            session.device_lost, lambda what, why: session.note("not measured", what, why)
+            session.device_lost,
+            lambda what, why: session.note("not measured", what, why),
+            unkept=lambda what, why: session.note("not kept", what, why),
+            ring=session.config.device_ring_bytes,
         )
         self.arrivals = Arrivals(self.fail)
         self.met = OperatorsMet(session.writer.directory)
@@ -168,6 +171,20 @@ class TorchBinding:
     def stage(self, tensor: torch.Tensor) -> int:
         tensor = readable(plainly(tensor).detach())
         return self.staging.stage(base(tensor) if 0 in tensor.stride() else tensor)
+
+    @set_aside
+    def offer(self, given: Sequence[tuple[int, torch.Tensor]]) -> None:
+        """Large tensors of devices that a call is about to read, by version; of composed ones their
+        values alone would not be the tensor.
+        """
+        plain = [(number, plainly(tensor).detach()) for number, tensor in given]
+        self.staging.offer(
+            [
+                (number, base(tensor) if 0 in tensor.stride() else tensor)
+                for number, tensor in plain
+                if not is_composed(tensor)
+            ]
+        )
 
     @set_aside
     def keep(self, tensor: torch.Tensor, *, seal: bool = False) -> tuple[str, str] | None:

@@ -26,22 +26,38 @@ from opscope.kernels.device import fused, lean
 @dataclass(frozen=True)
 class Way:
     """How statistics are worked out on a device: `launch` asks for words of a tensor, `read` makes
-    a record of them on the host.
+    a record of them on the host; `unsound` asks the device whether there is NaN or +Inf among the
+    floats of which words tell.
     """
 
     title: str
     names: Sequence[str]
     launch: Callable[..., list[Any]]
     read: Callable[[NDArray[np.int16], Any, int], Statistics]
+    unsound: Callable[[Any, Sequence[Any], int], Any]
 
 
-FUSED = Way("fused kernel", fused.NAMES, fused.launch, fused.read)
-LEAN = Way("plain operators", lean.NAMES, lean.launch, lean.read)
+@dataclass(frozen=True, eq=False)
+class Launched:
+    """A large tensor whose statistics are being worked out: pieces of words on the device, for the
+    way's `read`.
+    """
+
+    ticket: int
+    pieces: list[torch.Tensor]
+    way: Way
+    dtype: torch.dtype
+    size: int
+
+
+FUSED = Way("fused kernel", fused.NAMES, fused.launch, fused.read, fused.unsound)
+LEAN = Way("plain operators", lean.NAMES, lean.launch, lean.read, lean.unsound)
 WITHOUT_SUMS = Way(
     "plain operators without sums",
     lean.NAMES_WITHOUT_SUMS,
     partial(lean.launch, sums=False),
     partial(lean.read, sums=False),
+    lean.unsound,
 )
 # Kinds of devices on which a kernel of our own is tried in the watched program: one that fails
 # there could take the program with it. `opscope doctor --device` tries it on any, in a process of
@@ -123,6 +139,21 @@ class Capability:
             return reason_of(error)
         right = (found.pos, found.min, found.max) == (1, 1.0, 1.0) and found.l2norm in {1.0, None}
         return None if right else f"answers {found}"
+
+
+def unsound(launches: Sequence[Launched]) -> torch.Tensor | None:
+    """Whether any of the tensors holds NaN or +Inf: a truth value on the device; None where no
+    floats are among them.
+    """
+    ways: dict[Callable[..., Any], list[Launched]] = {}
+    for each in launches:
+        if each.dtype.is_floating_point or each.dtype.is_complex:
+            ways.setdefault(each.way.unsound, []).append(each)
+    found = [
+        ask(torch, [piece for each in of for piece in each.pieces], sum(each.size for each in of))
+        for ask, of in ways.items()
+    ]
+    return torch.stack(found).any() if found[1:] else found[0] if found else None
 
 
 def reason_of(error: BaseException) -> str:

@@ -85,7 +85,18 @@ def describe(func: Any) -> Operator:
         awaits=collective and short == "wait_tensor",
         filled=frozenset(slot for slot in writes if is_overwritten(schema.name, slot)),
         asks=mask_of_outputs(schema),
+        unscaled=unscaled_gradients(schema),
+        computes=not (known.view or known.moves or known.predicate or known.allocates),
     )
+
+
+def unscaled_gradients(schema: Any) -> int | None:
+    """Position of the gradients that a fused optimizer writes to where it is given `grad_scale`,
+    and only there.
+    """
+    names = [argument.name for argument in schema.arguments]
+    fused = schema.name.startswith("aten::_fused_") and {"grads", "grad_scale"} <= {*names}
+    return names.index("grads") if fused else None
 
 
 def mask_of_outputs(schema: Any) -> int | None:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -65,7 +66,25 @@ SETTINGS = {
     "momentum": "the momentum",
 }
 MOST_COPIES = 64  # of tensors of devices that an origin read
+MOST_BYTES = {False: 1 << 28, True: 1 << 24}  # of them; those of what may be a mask are few
 Result = TypeVar("Result")
+
+
+@dataclass(eq=False)
+class CopiesKept:
+    """What was stored of devices' tensors that may be an origin's."""
+
+    most: int  # bytes
+    count: int = 0
+    size: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self.count >= MOST_COPIES or self.size >= self.most
+
+    def add(self, size: int) -> None:
+        self.count += 1
+        self.size += size
 
 
 class TorchRecorder:
@@ -78,6 +97,7 @@ class TorchRecorder:
         self.modules = Modules()
         self.binding = TorchBinding(session, sentinel=Sentinel(session), modules=self.modules)
         self.book = make_book(self.binding, config)
+        self.book.offered_from = self.binding.staging.offered_from
         session.cleanup.callback(self.binding.arrivals.watch(self.book))
         self.steps = Steps(
             self._step_ended, LiveOptimizers(self.modules.may_have_used), module=config.step_module
@@ -85,7 +105,7 @@ class TorchRecorder:
         self._worked = False
         self._float_status = FloatStatus()
         self.suspicious_step: int | None = None
-        self._copies_kept = 0
+        self._kept = {mask: CopiesKept(most) for mask, most in MOST_BYTES.items()}
         self.levels = tuple(level for level in config.levels if level != DIGEST)
         self._autocast: dict[str, None] = {}
         self._training = Training(self.modules)
@@ -192,20 +212,29 @@ class TorchRecorder:
         if not end and not staging.full:
             return False
         self.book.fetched(staging.fetch(), self._keep_copied)
+        staging.go_on()
         if end and not self._float_status.full:
             self._read_status()
         return True
 
-    def _keep_copied(self, ticket: int) -> tuple[str, str] | None:
-        """Where the host's copy of a device's tensor was stored; None where there is none any more,
-        or enough have been kept.
+    def _keep_copied(
+        self,
+        ticket: int,
+        version: int,
+        mask: bool,  # noqa: FBT001 - asked from C++ too
+    ) -> tuple[str, str] | None:
+        """Where a copy of a device's tensor was stored, the host's by its ticket or that of the
+        device's ring; None where there is none any more, or enough have been kept. mask: what was
+        made of it may be one.
         """
-        if self._copies_kept >= MOST_COPIES or self.session.config.values == "none":
+        if self.session.config.values == "none" or self._kept[mask].full:
             return None
-        tensor = self.binding.staging.copy_of(ticket)
+        staging = self.binding.staging
+        tensor = staging.copy_of(ticket)
+        tensor = staging.held(version) if tensor is None else tensor
         if tensor is None:
             return None
-        self._copies_kept += 1
+        self._kept[mask].add(tensor.nbytes)
         return self.binding.keep(tensor, seal=True)
 
     def batches(self, *, process: int, rank: int) -> dict[str, Any]:

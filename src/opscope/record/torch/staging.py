@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statistics of tensors on an accelerator, fetched once a step: small tensors are copied in stream
 order and read on the host by the host's kernels; the statistics of large ones are worked out where
-they lie (devices.py).
+they lie (devices.py). Large tensors that a call is about to read are copied into a ring of the
+device's own memory (ring.py).
 
 No call waits for the device, and nothing here is seen, checked or substituted by a mode. Between
 the ends of steps the rows of staged tensors wait too; a program without steps is fetched when so
@@ -12,8 +13,9 @@ cannot compute with, a private format, a device that failed) has no statistics; 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,7 +26,7 @@ from opscope.kernels import Statistics, statistics
 from opscope.record.torch.devices import (
     Capability,
     InOrder,
-    Way,
+    Launched,
     answers,
     captures,
     current_stream,
@@ -34,7 +36,8 @@ from opscope.record.torch.devices import (
     reason_of,
     unseen,
 )
-from opscope.record.torch.memory import view
+from opscope.record.torch.memory import lies_within, view
+from opscope.record.torch.ring import Ring, can_be_copied, is_unsound, make_ring
 from opscope.run.contain import is_surfaced, surface
 
 Result = TypeVar("Result")
@@ -52,19 +55,6 @@ class Copied:
     tensor: torch.Tensor
 
 
-@dataclass(frozen=True, eq=False)
-class Launched:
-    """A large tensor whose statistics are being worked out: pieces of words on the device, for the
-    way's `read`.
-    """
-
-    ticket: int
-    pieces: list[torch.Tensor]
-    way: Way
-    dtype: torch.dtype
-    size: int
-
-
 @dataclass(eq=False)
 class Device:
     """What is under way on one device, in which of its streams."""
@@ -76,6 +66,7 @@ class Device:
     arrived: list[list[Copied]] = field(default_factory=lambda: [[], []])  # as the rings hold them
     launches: list[Launched] = field(default_factory=list)
     streams: set[Any] = field(default_factory=set)
+    ring: Ring | None = None
 
     @property
     def tickets(self) -> list[int]:
@@ -90,16 +81,22 @@ class Staging:
         failed: Callable[[str, BaseException], None],
         unmeasured: Callable[[str, str], None] = lambda *_: None,
         capability: Callable[[torch.device], Capability] = Capability,
+        *,
+        unkept: Callable[[str, str], None] = lambda *_: None,
+        ring: int = 0,
     ) -> None:
         """failed is told once for each device that could not be asked any more, and why; unmeasured
-        which tensors of a device have no statistics, and why.
+        which tensors of a device have no statistics, and why, unkept which are not in its ring of
+        so many bytes.
         """
         self._next = 0
         self._devices: dict[torch.device, Device] = {}
         self._lost: set[torch.device] = set()
         self._silent: set[torch.device] = set()  # whose overflow status cannot be read
+        self._full: set[torch.device] = set()  # which have no memory for a ring
         self._ready: list[tuple[int, Statistics | None]] = []
-        self._failed, self._unmeasured = failed, unmeasured
+        self._failed, self._unmeasured, self._unkept = failed, unmeasured, unkept
+        self._ring = ring
         self._capability = capability
         self._capabilities: dict[torch.device, Capability] = {}
         self._lock = threading.RLock()
@@ -111,6 +108,11 @@ class Staging:
             + sum(len(each.copies) + len(each.launches) for each in self._devices.values())
             >= MOST_STAGED
         )
+
+    @property
+    def offered_from(self) -> int:
+        """Bytes from which on tensors are to be offered; 0 where there is no ring."""
+        return SMALL + 1 if self._ring else 0
 
     def stage(self, tensor: torch.Tensor) -> int:
         """Ask for a tensor's statistics; returns the ticket under which `fetch` gives them."""
@@ -131,6 +133,50 @@ class Staging:
                 self._collect(device, under_way)
             ready, self._ready = self._ready, []
             return ready
+
+    def offer(self, given: Sequence[tuple[int, torch.Tensor]]) -> None:
+        """Copy tensors that a call is about to read, by version, into the ring of their device."""
+        with self._lock:
+            for device in dict.fromkeys(tensor.device for _, tensor in given):
+                if device in self._full or captures(device):
+                    continue
+                there = {
+                    number: tensor
+                    for number, tensor in given
+                    if tensor.device == device and is_large(tensor) and can_be_copied(tensor)
+                }
+                if there:
+                    refused = partial(self._unkept, str(device))
+                    self._answer(device, partial(self._put, device, there), refused)
+
+    def _put(self, device: torch.device, given: Mapping[int, torch.Tensor]) -> None:
+        under_way = self._device(device)
+        if under_way.ring is None:
+            under_way.ring = make_ring(device, self._ring)
+        if under_way.ring is None:
+            self._full.add(device)
+            self._unkept(str(device), "the device has no memory for a ring of what calls read")
+            return
+        stream, launches = current_stream(device), under_way.launches
+        why_not = under_way.ring.put(given, stream=stream, launches=launches)
+        if why_not is not None:
+            self._unkept(str(device), why_not)
+
+    def held(self, number: int) -> torch.Tensor | None:
+        """A version that lies in the ring of a device, copied to the host, which waits for it."""
+        with self._lock:
+            for device, under_way in list(self._devices.items()):
+                ring, refused = under_way.ring, partial(self._unkept, str(device))
+                if ring is not None and number in ring:
+                    return self._answer(device, partial(ring.held, number), refused)
+            return None
+
+    def go_on(self) -> None:
+        """What was unsound has been kept: rings are filled again."""
+        with self._lock:
+            for under_way in self._devices.values():
+                if under_way.ring is not None:
+                    under_way.ring.frozen = False
 
     def copy_of(self, ticket: int) -> torch.Tensor | None:
         """What a staged tensor held, where its copy has arrived and not been overwritten yet."""
@@ -274,6 +320,9 @@ class Staging:
                     each.way.read(words[:count], each.dtype, each.size),
                     words[count:],
                 )
+            if under_way.ring is not None:
+                small = any(is_unsound(found[each.ticket]) for each in copies)
+                under_way.ring.settle([found[each.ticket] for each in launches], small=small)
         except Exception as error:
             if is_surfaced(error):
                 raise
@@ -289,6 +338,11 @@ class Staging:
 
 def named(tensor: torch.Tensor) -> str:
     return f"{tensor.device} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def is_large(tensor: torch.Tensor) -> bool:
+    """Whether the host gets no copy of a tensor, which has its memory still."""
+    return tensor.nbytes > SMALL and lies_within(tensor)
 
 
 def span_of(tensor: torch.Tensor) -> int:
