@@ -146,10 +146,50 @@ def test_the_program_has_its_overflow_status(tmp_path: Path) -> None:
     assert (document["verdict"], len(document["summary"]["skipped_steps"])) == ("clean", 3)
 
 
+def what_it_read_is_kept(folder: Path, done: subprocess.CompletedProcess[str]) -> None:
+    """The case of a run's first finding is cut out with the values of that run."""
+    assert not [line for line in done.stderr.splitlines() if line.startswith("or ")]
+    case = execute(folder, "-m", "opscope", "repro", "run", "-o", "case")
+    assert "reproduced 3/3" in case.stdout, case.stderr
+    assert "bit for bit the recorded output" in case.stdout
+    assert "invented" not in case.stdout
+
+
+@pytest.mark.parametrize(
+    ("program", "op", "options"),
+    [
+        ("large_overflow", "aten::matmul.default", ()),
+        ("large_division", "aten::div.Tensor", ()),
+        ("deep", "aten::div.Tensor", ("--device-ring", "8MiB")),
+        ("little_memory", "aten::matmul.default", ()),
+    ],
+)
+def test_what_a_large_origin_read_is_kept_by_the_ring_of_its_device(
+    program: str, op: str, options: tuple[str, ...], tmp_path: Path
+) -> None:
+    bare = execute(tmp_path, PROGRAMS, program)
+    done, document = recorded(tmp_path, program, *options)
+    assert (done.stdout, done.returncode) == (bare.stdout, bare.returncode)
+    assert first(document, "HERE", program if program != "little_memory" else "large_overflow")
+    assert document["findings"][0]["op"] == op
+    assert "unkept" not in json.dumps(document)
+    assert ("too little memory" in done.stderr) == (program == "little_memory")
+    what_it_read_is_kept(tmp_path, done)
+
+
+@pytest.mark.parametrize("launch", LAUNCHES)
+def test_a_ring_turns_however_kernels_are_launched(launch: str, tmp_path: Path) -> None:
+    given = ("--device-ring", "8MiB")
+    bare = execute(tmp_path, PROGRAMS, "deep", **LAUNCHES[launch])
+    done, _ = recorded(tmp_path, "deep", *given, **LAUNCHES[launch])
+    assert done.stdout == bare.stdout
+    what_it_read_is_kept(tmp_path, done)
+
+
 def test_what_a_large_origin_read_is_kept_by_the_second_run_that_is_proposed(
     tmp_path: Path,
 ) -> None:
-    done, document = recorded(tmp_path, "large_overflow")
+    done, document = recorded(tmp_path, "large_overflow", "--device-ring", "0")
     found = first(document, "HERE", "large_overflow")
     (proposed,) = (line for line in done.stderr.splitlines() if line.startswith("or "))
     assert f"--steps {found['step']} --ops aten::matmul.default --values full -- CMD" in proposed
@@ -158,11 +198,7 @@ def test_what_a_large_origin_read_is_kept_by_the_second_run_that_is_proposed(
     again.mkdir()
     second, document = recorded(again, "large_overflow", *options)
     assert first(document, "HERE", "large_overflow")["op"] == "aten::matmul.default"
-    assert not [line for line in second.stderr.splitlines() if line.startswith("or ")]
-    case = execute(again, "-m", "opscope", "repro", "run", "-o", "case")
-    assert "reproduced 3/3" in case.stdout, case.stderr
-    assert "bit for bit the recorded output" in case.stdout
-    assert "invented" not in case.stdout
+    what_it_read_is_kept(again, second)
 
 
 @pytest.mark.parametrize("launch", LAUNCHES)

@@ -16,7 +16,10 @@ from opscope.record.torch.devices import LEAN, InOrder, Launched
 from opscope.record.torch.ring import Ring, can_be_copied, make_ring
 
 CPU = torch.device("cpu")
-ELEMENTS = 256  # of a tensor of 1 KiB
+ELEMENTS = 256  # of a tensor of 1 KiB that a call reads; what it makes takes 64 bytes
+CALLS = 4  # that a half has room for, and for a result as large as what is read
+HALF = CALLS * (4 * ELEMENTS + 64) + 4 * ELEMENTS
+RESULT = 1000  # the version of the first call's
 LAYOUTS: dict[str, Callable[[], torch.Tensor]] = {
     "contiguous": lambda: torch.randn(3, 5),
     "transposed": lambda: torch.randn(3, 5).t(),
@@ -41,12 +44,18 @@ class Step:
 
     def reads(self, **given: torch.Tensor) -> str | None:
         by_version = {int(name.removeprefix("v")): each for name, each in given.items()}
-        return self.ring.put(by_version, stream=self.stream, launches=self.launches)
+        return self._put(by_version, made=False)
 
-    def makes(self, tensor: torch.Tensor) -> None:
+    def _put(self, given: dict[int, torch.Tensor], *, made: bool) -> str | None:
+        return self.ring.put(given, made=made, stream=self.stream, launches=self.launches)
+
+    def makes(self, tensor: torch.Tensor, number: int | None = None) -> None:
+        """A call ends: its result is measured, and copied where it has a number."""
         pieces = LEAN.launch(torch, tensor)
         ticket = len(self.launches)
         self.launches.append(Launched(ticket, pieces, LEAN, tensor.dtype, tensor.numel()))
+        if number is not None:
+            assert self._put({number: tensor}, made=True) is None
 
     def ends(self) -> list[Statistics]:
         found = [
@@ -89,13 +98,13 @@ def test_nothing_lives_longer_for_it() -> None:
     torch.UntypedStorage._free_weak_ref(memory)
 
 
-def long_step(results: list[torch.Tensor], *, room: int) -> tuple[Step, list[torch.Tensor]]:
+def long_step(results: list[torch.Tensor]) -> tuple[Step, list[torch.Tensor]]:
     """A step of so many calls: each reads a tensor of its own and makes one of these."""
-    step, read = Step(room), list[torch.Tensor]()
+    step, read = Step(HALF), list[torch.Tensor]()
     for number, result in enumerate(results):
         read.append(torch.randn(ELEMENTS))
         assert step.reads(**{f"v{number}": read[-1]}) is None
-        step.makes(result)
+        step.makes(result, RESULT + number)
     step.ends()
     return step, read
 
@@ -103,22 +112,25 @@ def long_step(results: list[torch.Tensor], *, room: int) -> tuple[Step, list[tor
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("where", [0, 3, 4, 5, 7, 8, 20, 38, 39])
 def test_what_the_first_unsound_result_was_made_of_stays(where: int, bad: float) -> None:
-    """However much is read after it: both halves have room for four tensors each."""
+    """However much is read after it."""
     results = [torch.ones(8) for _ in range(40)]
     results[where][3] = bad
     for later in results[where + 1 :]:
         later[0] = float("nan")
-    step, read = long_step(results, room=4 * 4 * ELEMENTS)
+    step, read = long_step(results)
     assert where in step.ring
     assert same(step.ring.held(where), read[where])
+    assert same(step.ring.held(RESULT + where), results[where])
     assert step.ring.frozen
 
 
 def test_a_mask_stops_nothing_and_the_latest_stay() -> None:
     results = [torch.full((8,), float("-inf")) for _ in range(40)]
-    step, read = long_step(results, room=4 * 4 * ELEMENTS)
-    assert [number for number in range(40) if number in step.ring] == list(range(32, 40))
-    assert all(same(step.ring.held(number), read[number]) for number in range(32, 40))
+    step, read = long_step(results)
+    assert [number for number in range(40) if number in step.ring] == list(
+        range(40 - 2 * CALLS, 40)
+    )
+    assert all(same(step.ring.held(number), read[number]) for number in range(40 - 2 * CALLS, 40))
     assert not step.ring.frozen
 
 
@@ -129,13 +141,13 @@ def test_a_step_that_fits_costs_copies_alone(monkeypatch: pytest.MonkeyPatch) ->
         raise AssertionError("asked of the device")
 
     monkeypatch.setattr(torch, "where", where)
-    step, _ = long_step([torch.ones(8) for _ in range(8)], room=4 * 4 * ELEMENTS)
-    assert all(number in step.ring for number in range(8))
+    step, _ = long_step([torch.ones(8) for _ in range(2 * CALLS)])
+    assert all(number in step.ring for number in range(2 * CALLS))
 
 
 def test_what_a_call_reads_lies_in_one_half() -> None:
     """What it read before is copied again where the rest has no room beside it."""
-    step = Step(4 * 4 * ELEMENTS)
+    step = Step(HALF)
     weight, tensors = torch.randn(ELEMENTS), torch.randn(40, ELEMENTS)
     for number in range(1, 40):
         result = torch.ones(8)
@@ -186,6 +198,17 @@ def test_what_is_too_large_is_said() -> None:
     assert said is not None
     assert "larger than half of the ring" in said
     assert 1 not in step.ring
+    step.makes(torch.ones(800), 2)
+    assert 2 not in step.ring
+
+
+def test_what_a_call_made_takes_nothing_from_what_it_read() -> None:
+    step = Step(1024)
+    step.reads(v1=torch.ones(8))
+    step.makes(torch.ones(250), 2)
+    step.ends()
+    assert 1 in step.ring
+    assert 2 not in step.ring
 
 
 def test_another_stream_waits_for_the_end_of_a_step() -> None:
@@ -209,7 +232,7 @@ def test_what_overlaps_itself_or_is_lazy_is_not_copied() -> None:
 
 
 def size_of(ring: Ring | None) -> int:
-    return 0 if ring is None else 2 * len(ring._open)
+    return 0 if ring is None else ring.size
 
 
 def test_a_ring_is_as_large_as_a_device_has_memory(monkeypatch: pytest.MonkeyPatch) -> None:

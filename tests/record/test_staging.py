@@ -5,9 +5,11 @@ at the end of a step.
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from msgspec.structs import replace
@@ -157,6 +159,189 @@ def test_values_of_device_tensors_are_kept(tmp_path: Path, monkeypatch: pytest.M
     found = record(tmp_path, lambda: tensor * 2, values="full")
     row = found.inputs(found.all("aten::mul.Tensor")[0])["0"]
     assert row.value is not None
+
+
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An accelerator, on which what has more than 16 bytes is large."""
+    monkeypatch.setattr(TorchBinding, "facts", staticmethod(facts_of_a_device))
+    monkeypatch.setattr(staging, "SMALL", 16)
+
+
+def divided() -> None:
+    """A division by zero of large tensors, and more that reads what it made."""
+    quotient = torch.arange(64.0).view(8, 8).t().as_subclass(OnDevice)
+    quotient.div_(torch.zeros(8, 8).as_subclass(OnDevice))
+    for _ in range(3):
+        quotient.exp_()
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_a_large_origin_read_and_made_is_kept(tmp_path: Path, *, plain: bool) -> None:
+    found = record(tmp_path, divided, plain=plain)
+    (division,) = found.all("aten::div_.Tensor")
+    rows = [*found.inputs(division).values(), *found.outputs(division).values()]
+    divisor = np.zeros((8, 8), np.float32)
+    numbers = np.arange(64, dtype=np.float32).reshape(8, 8).T
+    with np.errstate(divide="ignore", invalid="ignore"):
+        expected = [numbers, divisor, numbers / divisor]
+    for row, values in zip(rows, expected, strict=True):
+        np.testing.assert_array_equal(found.run.value(row), values)
+    exponential = found.all("aten::exp_.default")[0]
+    assert found.outputs(exponential)["0"].value is None, "NaN came in: it is no origin"
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("options", [{"device_ring": "0"}, {"values": "none"}])
+def test_without_a_ring_nothing_is_copied(
+    options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
+    def offer(_binding: TorchBinding, *given: object) -> None:
+        raise AssertionError(given)
+
+    monkeypatch.setattr(TorchBinding, "offer", offer)
+    found = record(tmp_path, divided, plain=plain, **options)
+    (division,) = found.all("aten::div_.Tensor")
+    assert {row.value for row in found.inputs(division).values()} == {None}
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("plain", [False, True])
+def test_what_only_hands_on_is_not_copied(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, plain: bool
+) -> None:
+    offered: list[torch.Size] = []
+    original = staging.Staging.offer
+
+    def offer(self: staging.Staging, given: Any, *, made: bool) -> None:
+        offered.extend(tensor.shape for _, tensor in given)
+        original(self, given, made=made)
+
+    monkeypatch.setattr(staging.Staging, "offer", offer)
+    large, small = (torch.ones(*shape).as_subclass(OnDevice) for shape in ((3, 8), (3,)))
+
+    def program() -> None:
+        large.t()
+        torch.cat([large, large])
+        large > 0
+        torch.empty_like(large)
+        small * 2
+        large.expand(2, 3, 8) * 2
+
+    record(tmp_path, program, plain=plain)
+    assert offered == [torch.Size([1, 3, 8])]
+
+
+@pytest.mark.usefixtures("device")
+def test_nothing_is_copied_into_a_graph(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def make_ring(*given: object) -> None:
+        raise AssertionError(given)
+
+    monkeypatch.setattr(staging, "captures", lambda _device: True)
+    monkeypatch.setattr(staging, "make_ring", make_ring)
+    found = record(tmp_path, divided)
+    assert "not kept" not in found.run.processes[0].torch
+
+
+@pytest.mark.usefixtures("device")
+def test_a_device_without_memory_for_a_ring_is_said_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[int] = []
+
+    def make_ring(_device: torch.device, size: int) -> None:
+        asked.append(size)
+
+    monkeypatch.setattr(staging, "make_ring", make_ring)
+    found = record(tmp_path, divided)
+    assert asked == [64 << 20]
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "--device-ring" in line]
+    assert "too little memory for --device-ring: 0 MiB" in line
+    (division,) = found.all("aten::div_.Tensor")
+    assert {row.value for row in found.inputs(division).values()} == {None}
+
+
+@pytest.mark.usefixtures("device")
+def test_a_ring_is_given_back_where_its_memory_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The program is not told of it: what ran out of memory was opscope's own."""
+    rings: list[weakref.ref[Any]] = []
+    original_ring, original_split = staging.make_ring, torch.split
+
+    def make_ring(*given: Any) -> Any:
+        ring = original_ring(*given)
+        rings.append(weakref.ref(ring))
+        return ring
+
+    def split(*given: Any) -> Any:
+        if rings and rings[0]() is not None:
+            raise torch.OutOfMemoryError("NPU out of memory. Tried to allocate 20.00 MiB")
+        return original_split(*given)
+
+    monkeypatch.setattr(staging, "make_ring", make_ring)
+    monkeypatch.setattr(torch, "split", split)
+    found = record(tmp_path, divided)
+    assert len(rings) == 1
+    (line,) = [line for line in capfd.readouterr().err.splitlines() if "--device-ring" in line]
+    assert "too little memory for --device-ring: 0 MiB" in line
+    assert [found.outputs(call)["0"].size for call in found.all("aten::exp_.default")] == [64] * 3
+    (division,) = found.all("aten::div_.Tensor")
+    assert found.outputs(division)["0"].pos_inf == 63
+
+
+@pytest.mark.usefixtures("device")
+def test_opscope_running_out_of_memory_is_not_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    original = torch.split
+
+    def split(*given: Any) -> Any:
+        tried.append(len(tried))
+        if len(tried) == 4:
+            raise torch.OutOfMemoryError("NPU out of memory. Tried to allocate 20.00 MiB")
+        return original(*given)
+
+    monkeypatch.setattr(torch, "split", split)
+    found = record(tmp_path, divided, device_ring="0")
+    sizes = [found.outputs(call)["0"].size for call in found.all("aten::exp_.default")]
+    assert (len(sizes), sizes.count(None)) == (3, 1)
+    assert "OutOfMemoryError" in str(found.run.processes[0].torch["not measured"])
+
+
+@pytest.mark.parametrize("plain", [False, True])
+@pytest.mark.parametrize("scaled", [False, True])
+def test_gradients_that_are_not_scaled_are_not_read_again(
+    tmp_path: Path, *, plain: bool, scaled: bool
+) -> None:
+    weight, state = torch.ones(3), [torch.zeros(3) for _ in range(2)]
+    gradient, scale = torch.full((3,), 4.0), torch.tensor(2.0)
+
+    def program() -> None:
+        given = {"lr": 0.1, "momentum": 0.9, "dampening": 0.0, "weight_decay": 0.0}
+        switches = {"nesterov": False, "maximize": False, "is_first_step": True}
+        scaling = {"grad_scale": scale} if scaled else {}
+        torch._fused_sgd_([weight], [gradient], [state[0]], **given, **switches, **scaling)
+        gradient + 1
+
+    found = record(tmp_path, program, plain=plain)
+    (update,) = found.all("aten::_fused_sgd_.default")
+    assert found.outputs(update)["1.0"].max == (2.0 if scaled else None)
+    assert found.outputs(update)["0.0"].max is not None
+    (addition,) = found.all("aten::add.Tensor")
+    assert found.inputs(addition)["0"].max == (2.0 if scaled else 4.0)
+
+
+def test_only_fused_optimizers_scale_gradients() -> None:
+    aten = torch.ops.aten
+    for operator in (aten._fused_adamw_, aten._fused_adam_, aten._fused_sgd_, aten._fused_adagrad_):
+        assert describe(operator.default).unscaled == 1
+        assert describe(operator.tensor_lr).unscaled == 1
+    assert describe(aten._foreach_add_.List).unscaled is None
+    assert describe(aten.add.Tensor).unscaled is None
 
 
 def told_once(monkeypatch: pytest.MonkeyPatch) -> list[str]:

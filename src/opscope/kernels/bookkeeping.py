@@ -15,9 +15,9 @@ its address, which is sound only while a weak reference holds it.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from threading import get_ident
+from time import monotonic, perf_counter
 from typing import Any, Protocol
 
 from opscope.kernels.arguments import Tree
@@ -32,12 +32,13 @@ from opscope.kernels.calls import (
     Version,
     anomalous,
     covering,
-    declined,
     forget_oldest,
     head_of,
     is_integer,
     makes,
-    unscaled,
+    offer,
+    opened,
+    unasked,
     written,
 )
 from opscope.kernels.flights import Flights
@@ -80,7 +81,7 @@ class Binding(Protocol):
     def whole(self, tensor: Any) -> bool: ...
     def graphs_ran(self) -> bool: ...
     def stage(self, tensor: Any) -> int: ...
-    def offer(self, given: Sequence[tuple[int, Any]]) -> None: ...
+    def offer(self, given: Sequence[tuple[int, Any]], made: bool) -> None: ...  # noqa: FBT001 - asked from C++ too
     def keep(self, tensor: Any) -> tuple[str, str] | None: ...
     def clone(self, tensor: Any) -> Any: ...
     def encode(self, value: object) -> str: ...
@@ -141,13 +142,15 @@ class Recorder(Flights):
     active: calls are observed. paused: only the signs of steps are. backward_seen is set by calls
     of a backward pass, overflowed by calls with status bits; pending counts statistics that are
     still on a device; offered_from is the bytes from which on the binding is offered what a call
-    that computes reads on a device, 0: nothing is; watching is the seconds spent in observing, the
-    calls themselves left out; rested counts calls of which the checker does not know yet; gave_up
-    is the seconds after which a disk was found too slow for the black box, 0 if it was not.
+    that computes reads and makes on a device, 0: nothing is; watching is the seconds spent in
+    observing, the calls themselves left out; rested counts calls of which the checker does not know
+    yet; gave_up is the seconds after which a disk was found too slow for the black box, 0 if it was
+    not.
     """
 
     binding: Binding
     rested = 0
+    offered_from = 0
     gave_up = 0.0
 
     def __init__(
@@ -170,7 +173,6 @@ class Recorder(Flights):
         self.watching = 0.0
         self.backward_seen = False
         self.overflowed = False
-        self.offered_from = 0
         self._next = {"index": 0, "version": 0, "storage": 0, "sampled": 0}
         self._storages: dict[int, Storage] = {}
         self._staged = Staged()
@@ -212,11 +214,11 @@ class Recorder(Flights):
         if not self.active or self.paused or self._waiting.get(get_ident()):
             self._guarded(self._count, func)
             return self._call(func, args, kwargs)
-        before = time.perf_counter()
+        before = perf_counter()
         draft = self._attempted(func, self._enter, func, args, kwargs)
         if draft is None:
             return self._call(func, args, kwargs)
-        begun = time.perf_counter()
+        begun = perf_counter()
         try:
             result = self._made(func, types, args, kwargs)
         except BaseException as error:
@@ -224,9 +226,9 @@ class Recorder(Flights):
                 func, self._leave, draft, None, f"{type(error).__name__}: {error}"[:4000]
             )
             raise
-        ended = time.perf_counter()
+        ended = perf_counter()
         self._attempted(func, self._leave, draft, result, None)
-        self.watching += begun - before + time.perf_counter() - ended
+        self.watching += begun - before + perf_counter() - ended
         return result
 
     def _made(
@@ -315,8 +317,7 @@ class Recorder(Flights):
         """(index, module) of calls that were entered and not left, outermost first, those of this
         thread last.
         """
-        stacks = sorted(self._open.items(), key=lambda entry: entry[0] == get_ident())
-        return [(draft.index, draft.module) for _, stack in stacks for draft in stack]
+        return opened(self._open, get_ident())
 
     # -- steps and rows ----------------------------------------------------------------------------
 
@@ -441,8 +442,8 @@ class Recorder(Flights):
             self._guard(draft, operator, tree.scalars)
             if operator.random and self.values != "none":
                 draft.random = self.binding.random_states(args, kwargs)
-            draft.unasked = declined(args, operator.asks) | unscaled(operator, kwargs)
-            self._offer(draft, operator)
+            draft.unasked = unasked(operator, args, kwargs)
+            offer(self, draft)
         else:
             draft.inputs = [
                 self._touch("input", slot, tensor)
@@ -532,6 +533,7 @@ class Recorder(Flights):
                 out.tensor is seen.tensor for out in draft.outputs
             ):
                 draft.outputs += self._output(draft, operator, seen.slot, seen.tensor)
+        offer(self, draft, made=True)
         self._take_off(draft, result)
         if operator.graph:
             if makes(draft):
@@ -567,8 +569,8 @@ class Recorder(Flights):
             self.backward_seen = True
         if operator.signal:
             self.binding.signal()
-        if time.monotonic() >= self._due:
-            self._due = time.monotonic() + DUE_SECONDS
+        if monotonic() >= self._due:
+            self._due = monotonic() + DUE_SECONDS
             self.binding.due()
 
     def _finish(self, draft: Draft) -> None:
@@ -831,24 +833,6 @@ class Recorder(Flights):
                 and seen.version.statistics
             ):
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)
-
-    def _offer(self, draft: Draft, operator: Operator) -> None:
-        """Large tensors of a device that the call is about to read: what they hold may be gone when
-        it is known what the call made of it.
-        """
-        if not self.offered_from or not operator.computes:
-            return
-        given = [
-            (seen.version.number, seen.tensor)
-            for seen in draft.inputs
-            if seen.facts.staged
-            and not seen.part
-            and seen.version is not None
-            and not seen.version.unread
-            and seen.facts.extent.stop - seen.facts.extent.start >= self.offered_from
-        ]
-        if given:
-            self.binding.offer(given)
 
 
 def _accumulates(node: Any) -> bool:

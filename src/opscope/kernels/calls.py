@@ -395,10 +395,37 @@ def declined(args: Sequence[Any], asks: int | None) -> frozenset[str]:
     return frozenset(str(place) for place, one in enumerate(wanted) if one is False)
 
 
-def unscaled(operator: Operator, kwargs: Mapping[str, Any]) -> frozenset[str]:
-    """The gradients of a fused optimizer that is to scale none, and so writes to none."""
-    given = operator.unscaled is None or kwargs.get("grad_scale") is not None
-    return frozenset() if given else frozenset({str(operator.unscaled)})
+def unasked(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[str]:
+    """Outputs that a call does not ask for, and the gradients of a fused optimizer that is to scale
+    none, and so writes to none.
+    """
+    scales = operator.unscaled is None or kwargs.get("grad_scale") is not None
+    return declined(args, operator.asks) | frozenset(() if scales else (str(operator.unscaled),))
+
+
+def opened(stacks: Mapping[int, Sequence[Draft]], thread: int) -> list[tuple[int, str]]:
+    """(index, module) of calls that were entered and not left, those of this thread last."""
+    ordered = sorted(stacks.items(), key=lambda entry: entry[0] == thread)
+    return [(draft.index, draft.module) for _, stack in ordered for draft in stack]
+
+
+def offer(recorder: Any, draft: Draft, *, made: bool = False) -> None:
+    """Large tensors of devices that a call is about to compute with, or has made, by version: what
+    they hold may be gone when it is known what it made of them.
+    """
+    if not recorder.offered_from or not draft.operator.computes:
+        return
+    given = [
+        (seen.version.number, seen.tensor)
+        for seen in (draft.outputs if made else draft.inputs)
+        if seen.facts.staged
+        and not seen.part
+        and seen.version is not None
+        and not seen.version.unread
+        and seen.facts.extent.stop - seen.facts.extent.start >= recorder.offered_from
+    ]
+    if given:
+        recorder.binding.offer(given, made)
 
 
 def head_of(slot: str) -> str:

@@ -254,6 +254,7 @@ def record(  # noqa: PLR0913 - the options of `opscope run`, each by its name
     substitute: str | None = None,
     backend: str | None = None,
     journal: Texts = None,
+    device_ring: str | int | None = None,
     operators: str | os.PathLike[str] | None = None,
     layout: str | None = None,
     config: str | os.PathLike[str] | None = None,

@@ -140,6 +140,46 @@ def large_overflow() -> Step:
     return step
 
 
+def large_division() -> Step:
+    """The derivative of a square root at 0, of a tensor that the host has no copy of."""
+    net = nn.Linear(512, 512).to(DEVICE)
+    optimizer = torch.optim.AdamW(net.parameters())
+    x, y = on_device(512, 512), on_device(512, 512)
+
+    def step(number: int) -> torch.Tensor:
+        optimizer.zero_grad()
+        away = net(x) - (y if number < 2 else net(x).detach())
+        loss = away.square().sqrt().mean()  # HERE
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return step
+
+
+def deep() -> Step:
+    """After a division by zero 80 MiB more are read in the same step."""
+    w, x = on_device(512, 512) / 16, on_device(512, 512)
+    zeros = torch.zeros(512, 512).to(DEVICE)
+
+    def step(number: int) -> torch.Tensor:
+        y = x
+        for layer in range(40):
+            y = torch.tanh(y @ w + layer)
+            if (number, layer) == (1, 9):
+                y = y / zeros  # HERE
+        return y.mean()
+
+    return step
+
+
+def little_memory() -> Step:
+    """The same overflow where a ring of the usual size does not fit beside the program."""
+    step = large_overflow()
+    torch.npu.set_per_process_memory_fraction(64 / (16 << 10))  # of a device of 16 GiB
+    return step
+
+
 def half_exponential() -> Step:
     x = torch.linspace(1, 4, 16).half().to(DEVICE)
 
@@ -230,6 +270,9 @@ PROGRAMS: dict[str, Callable[[], Step]] = {
     "fused_attention": fused_attention,
     "half_overflow": half_overflow,
     "large_overflow": large_overflow,
+    "large_division": large_division,
+    "deep": deep,
+    "little_memory": little_memory,
     "half_exponential": half_exponential,
     "scaled_too_much": scaled_too_much,
     "nan_backward": nan_backward,

@@ -396,7 +396,7 @@ void Recorder::enter(Running& running, PyObject* args, PyObject* kwargs) {
     if (running.selected && info.random && values_ != Values::None)
         running.random = checked(PyObject_CallMethod(torch_.binding(), "random_states", "OO", args, kwargs ? kwargs : Py_None));
     running.unasked = unasked(info, args, kwargs);
-    if (running.selected && offered_from && info.computes) offer(running);
+    offer(running, false);
     Thread& here = thread();
     push(here, running.call, {}, false);
     if (info.graph) graph_runs(running, here, 1);  // last: what is noted here is taken off by leave()
@@ -470,6 +470,7 @@ void Recorder::tell(Running& running, PyObject* result) {
             const bool returned = std::any_of(running.outputs.begin(), running.outputs.end(), [&](const Seen& out) { return out.tensor == seen.tensor; });
             if (!returned) output(running, seen.tensor, seen.row.slot);
         }
+        offer(running, true);
         take_off(running, result);
         const bool integers = info.watched && std::any_of(running.outputs.begin(), running.outputs.end(), [](const Seen& out) { return out.integer; });
         if (info.graph) {
@@ -833,10 +834,11 @@ void Recorder::keep_operands(const std::unordered_set<const Version*>& unsound, 
     }
 }
 
-// Large tensors of a device that a call is about to read: what they hold may be gone when it is known what the call made of it.
-void Recorder::offer(const Running& running) {
+// Large tensors of a device that a call is about to read, or has made: what they hold may be gone when it is known what it made of them.
+void Recorder::offer(const Running& running, bool made) {
+    if (!running.selected || !offered_from || !running.info->computes) return;
     const Ref given = checked(PyList_New(0));
-    for (const auto& seen : running.inputs) {
+    for (const auto& seen : made ? running.outputs : running.inputs) {
         const Version* version = seen.row.version.get();
         if (!seen.staged || seen.part || !version || version->unread) continue;
         const Extent extent = extent_of(seen.row);
@@ -844,7 +846,7 @@ void Recorder::offer(const Running& running) {
         const Ref pair = checked(Py_BuildValue("LO", static_cast<long long>(version->number), seen.tensor));
         if (PyList_Append(given.get(), pair.get())) throw nb::python_error();
     }
-    if (PyList_GET_SIZE(given.get())) checked(PyObject_CallMethod(torch_.binding(), "offer", "(O)", given.get()));
+    if (PyList_GET_SIZE(given.get())) checked(PyObject_CallMethod(torch_.binding(), "offer", "OO", given.get(), made ? Py_True : Py_False));
 }
 
 // The calls of an AccumulateGrad node hand a gradient to its parameter.

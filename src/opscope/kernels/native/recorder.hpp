@@ -126,7 +126,7 @@ class Recorder {
     nb::object take(std::int32_t process, std::int32_t rank, unsigned levels);
     // Statistics by ticket, records of kernels/reference.py or None: kernels/staged.py says what their arrival shows.
     void fetched(const std::vector<std::pair<std::int64_t, nb::object>>& found, nb::handle keep);
-    // Bytes from which on the binding is offered what a call that computes reads on a device; 0: nothing is.
+    // Bytes from which on the binding is offered what a call that computes reads and makes on a device; 0: nothing is.
     std::int64_t offered_from = 0;
     std::vector<std::pair<std::int64_t, std::string>> open_calls() const;
     // A BlackBox of run/store/blackbox.py, or None.
@@ -201,7 +201,7 @@ class Recorder {
     std::shared_ptr<Flight> flight_of(nb::handle work) const;
     void label_gradient(Running& running);
     void guard(Running& running);
-    void offer(const Running& running);
+    void offer(const Running& running, bool made);
     bool excluded(const Running& running) const;
     bool anomalous(const Running& running) const;
     bool makes(const Running& running) const;

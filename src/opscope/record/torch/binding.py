@@ -173,9 +173,9 @@ class TorchBinding:
         return self.staging.stage(base(tensor) if 0 in tensor.stride() else tensor)
 
     @set_aside
-    def offer(self, given: Sequence[tuple[int, torch.Tensor]]) -> None:
-        """Large tensors of devices that a call is about to read, by version; of composed ones their
-        values alone would not be the tensor.
+    def offer(self, given: Sequence[tuple[int, torch.Tensor]], made: bool) -> None:  # noqa: FBT001 - asked from C++ too
+        """Large tensors of devices that a call is about to read, or has made, by version; of
+        composed ones their values alone would not be the tensor.
         """
         plain = [(number, plainly(tensor).detach()) for number, tensor in given]
         self.staging.offer(
@@ -183,7 +183,8 @@ class TorchBinding:
                 (number, base(tensor) if 0 in tensor.stride() else tensor)
                 for number, tensor in plain
                 if not is_composed(tensor)
-            ]
+            ],
+            made=made,
         )
 
     @set_aside

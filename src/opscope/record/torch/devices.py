@@ -127,7 +127,9 @@ class Capability:
         return None if find_spec("triton") is not None else "triton is not installed"
 
     def _fails(self, way: Way, dtype: torch.dtype) -> str | None:
-        """What goes wrong with one element that is 1."""
+        """What goes wrong with one element that is 1; that there is no memory now says nothing of
+        the type, and is raised.
+        """
         stream = current_stream(self.device)
         stream.synchronize()
         try:
@@ -135,7 +137,9 @@ class Capability:
                 one = torch.ones(1, dtype=torch.uint8, device=self.device).to(dtype)
                 words = torch.cat(way.launch(torch, one)).cpu().numpy()
             found = way.read(words, dtype, 1)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is no way for this type
+        except Exception as error:  # whatever else it is, it is no way for this type
+            if ran_out(error):
+                raise
             return reason_of(error)
         right = (found.pos, found.min, found.max) == (1, 1.0, 1.0) and found.l2norm in {1.0, None}
         return None if right else f"answers {found}"
@@ -154,6 +158,13 @@ def unsound(launches: Sequence[Launched]) -> torch.Tensor | None:
         for ask, of in ways.items()
     ]
     return torch.stack(found).any() if found[1:] else found[0] if found else None
+
+
+def ran_out(error: BaseException) -> bool:
+    """Whether a device had no memory for something: who asked is told at once, and nothing that was
+    asked before is dropped.
+    """
+    return isinstance(error, RuntimeError) and "out of memory" in str(error).lower()
 
 
 def reason_of(error: BaseException) -> str:

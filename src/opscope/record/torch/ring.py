@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What calls read lately of a device, copied on the device in stream order: nothing waits, nothing
+"""What calls read and made lately on a device, copied there in stream order: nothing waits, nothing
 travels, and no tensor lives longer for it.
 
 What an origin read is wanted when its step is over, and by then a long step has read far more than
@@ -11,14 +11,14 @@ the half that is open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from opscope.kernels import Statistics
-from opscope.record.torch.devices import InOrder, Launched, unsound
+from opscope.record.torch.devices import InOrder, Launched, ran_out, unsound
 from opscope.run.store.shard_reader import overlapping
 
 ALIGNED = 64
@@ -72,25 +72,39 @@ class Ring:
         self.frozen = False
 
     def put(
-        self, given: Mapping[int, torch.Tensor], *, stream: Any, launches: Sequence[Launched]
+        self,
+        given: Mapping[int, torch.Tensor],
+        *,
+        made: bool,
+        stream: Any,
+        launches: Sequence[Launched],
     ) -> str | None:
-        """Copy what a call is about to read, by version, all of it into one half; launches are
-        those of the step so far. Answers why it was not copied, None where it was.
+        """Copy what a call is about to read, by version, all of it into one half, or behind it what
+        the call has made; launches are those of the step so far. Answers why what it reads is not
+        copied, None where it is.
         """
-        if self.frozen or all(number in self._in_open for number in given):
+        if self.frozen:
             return None
-        size = sum(room_of(tensor) for tensor in given.values())
-        if size > len(self._open):
-            return "the tensors of a call are larger than half of the ring"
+        if room_for(given.values()) > len(self._open):
+            return None if made else "the tensors of a call are larger than half of the ring"
         if not self._ordered(stream):
             return "the ring is written in another stream"
-        fresh = [number for number in given if number not in self._in_open]
-        if self._used + sum(room_of(given[number]) for number in fresh) > len(self._open):
+        fresh = {number: given[number] for number in given if number not in self._in_open}
+        wanted = self._used + room_for(fresh.values())
+        if made and wanted > len(self._open):
+            return None
+        # what it makes is taken to be no larger than the largest that it reads
+        if not made and wanted + max(map(room_of, given.values())) > len(self._open) and self._used:
             self._turn(launches)
-            fresh = list(given)
-        for number in fresh:
-            self._copy(number, given[number])
+            fresh = dict(given)
+        for number, tensor in fresh.items():
+            self._copy(number, tensor)
         return None
+
+    @property
+    def size(self) -> int:
+        """Bytes of both halves."""
+        return len(self._open) + len(self._kept)
 
     def __contains__(self, number: int) -> bool:
         """Whether a version is here, once everything has settled."""
@@ -150,6 +164,11 @@ def room_of(tensor: torch.Tensor) -> int:
     return -(-tensor.nbytes // ALIGNED) * ALIGNED
 
 
+def room_for(tensors: Iterable[torch.Tensor]) -> int:
+    """Bytes of a half that these take."""
+    return sum(map(room_of, tensors))
+
+
 def is_unsound(found: Statistics | None) -> bool:
     """What a ring stops at, which lean.unsound and fused.unsound ask on the device: not at -inf,
     which is a mask nearly everywhere.
@@ -183,7 +202,7 @@ def memory_of(device: torch.device, size: int) -> torch.Tensor | None:
     try:
         return torch.empty(size, dtype=torch.uint8, device=device)
     except RuntimeError as error:
-        if "out of memory" not in str(error).lower():
+        if not ran_out(error):
             raise
         return None
 

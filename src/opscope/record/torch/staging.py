@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Statistics of tensors on an accelerator, fetched once a step: small tensors are copied in stream
 order and read on the host by the host's kernels; the statistics of large ones are worked out where
-they lie (devices.py). Large tensors that a call is about to read are copied into a ring of the
+they lie (devices.py). Large tensors that a call reads and makes are copied into a ring of the
 device's own memory (ring.py).
 
 No call waits for the device, and nothing here is seen, checked or substituted by a mode. Between
@@ -33,18 +33,18 @@ from opscope.record.torch.devices import (
     host_memory,
     on,
     overflow_status,
+    ran_out,
     reason_of,
     unseen,
 )
 from opscope.record.torch.memory import lies_within, view
-from opscope.record.torch.ring import Ring, can_be_copied, is_unsound, make_ring
-from opscope.run.contain import is_surfaced, surface
+from opscope.record.torch.ring import ALIGNED, Ring, can_be_copied, is_unsound, make_ring
+from opscope.run.contain import is_surfaced, surface, tell
 
 Result = TypeVar("Result")
 MOST_STAGED = 65536
 SMALL = 1 << 18  # bytes that travel in the time of a few launches
 RING = 1 << 25  # bytes of host memory for the copies of a step; there are two, taken in turns
-ALIGNED = 64
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,8 +134,10 @@ class Staging:
             ready, self._ready = self._ready, []
             return ready
 
-    def offer(self, given: Sequence[tuple[int, torch.Tensor]]) -> None:
-        """Copy tensors that a call is about to read, by version, into the ring of their device."""
+    def offer(self, given: Sequence[tuple[int, torch.Tensor]], *, made: bool) -> None:
+        """Copy tensors that a call is about to read, or has made, by version, into the ring of
+        their device.
+        """
         with self._lock:
             for device in dict.fromkeys(tensor.device for _, tensor in given):
                 if device in self._full or captures(device):
@@ -147,20 +149,44 @@ class Staging:
                 }
                 if there:
                     refused = partial(self._unkept, str(device))
-                    self._answer(device, partial(self._put, device, there), refused)
+                    self._answer(device, partial(self._put, device, there, made=made), refused)
 
-    def _put(self, device: torch.device, given: Mapping[int, torch.Tensor]) -> None:
+    def _put(self, device: torch.device, given: Mapping[int, torch.Tensor], *, made: bool) -> None:
         under_way = self._device(device)
-        if under_way.ring is None:
-            under_way.ring = make_ring(device, self._ring)
-        if under_way.ring is None:
+        if under_way.ring is None and device not in self._full:
+            under_way.ring = self._made_ring(device)
+        if under_way.ring is not None:
+            stream, launches = current_stream(device), under_way.launches
+            why_not = under_way.ring.put(given, made=made, stream=stream, launches=launches)
+            if why_not is not None:
+                self._unkept(str(device), why_not)
+
+    def _made_ring(self, device: torch.device) -> Ring | None:
+        ring = make_ring(device, self._ring)
+        size = 0 if ring is None else ring.size
+        if size < self._ring // (2 * ALIGNED) * (2 * ALIGNED):
+            self._tell_of_ring(device, size)
+        if ring is None:
             self._full.add(device)
-            self._unkept(str(device), "the device has no memory for a ring of what calls read")
-            return
-        stream, launches = current_stream(device), under_way.launches
-        why_not = under_way.ring.put(given, stream=stream, launches=launches)
-        if why_not is not None:
-            self._unkept(str(device), why_not)
+        return ring
+
+    def _give_back_ring(self, device: torch.device) -> bool:
+        """Let go of a device's ring, for good, since its memory is needed; whether there was
+        one.
+        """
+        under_way = self._devices.get(device)
+        if under_way is None or under_way.ring is None:
+            return False
+        under_way.ring = None
+        self._full.add(device)
+        self._tell_of_ring(device, 0)
+        return True
+
+    def _tell_of_ring(self, device: torch.device, size: int) -> None:
+        tell(
+            f"{device} has too little memory for --device-ring: {size >> 20} MiB hold copies of "
+            "what calls read; values of an origin may need a second run"
+        )
 
     def held(self, number: int) -> torch.Tensor | None:
         """A version that lies in the ring of a device, copied to the host, which waits for it."""
@@ -246,7 +272,11 @@ class Staging:
         """
         try:
             return action()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the second time tells whose
+        except Exception as error:
+            if ran_out(error):
+                if self._give_back_ring(device):
+                    return action()
+                raise
             self._forget(device)
             try:
                 action()
