@@ -19,6 +19,7 @@ import opscope
 from opscope.record.torch import staging
 from opscope.record.torch.binding import TorchBinding
 from opscope.record.torch.operators import describe, mask_of_outputs
+from opscope.record.torch.ring import Ring
 from tests.record.recorded import record
 
 
@@ -290,6 +291,32 @@ def test_a_ring_is_given_back_where_its_memory_is_needed(
     assert [found.outputs(call)["0"].size for call in found.all("aten::exp_.default")] == [64] * 3
     (division,) = found.all("aten::div_.Tensor")
     assert found.outputs(division)["0"].pos_inf == 63
+
+
+@pytest.mark.usefixtures("device")
+@pytest.mark.parametrize("broken", [False, True])
+def test_a_ring_ends_with_the_recording_or_where_a_device_cannot_fill_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, broken: bool
+) -> None:
+    rings: list[weakref.ref[Any]] = []
+    original = staging.make_ring
+
+    def make_ring(*given: Any) -> Any:
+        ring = original(*given)
+        rings.append(weakref.ref(ring))
+        return ring
+
+    def put(*_given: object, **_words: object) -> None:
+        raise RuntimeError("copies between types are not supported")
+
+    monkeypatch.setattr(staging, "make_ring", make_ring)
+    if broken:
+        monkeypatch.setattr(Ring, "put", put)
+    found = record(tmp_path, divided)
+    assert [ring() for ring in rings] == [None] * len(rings)
+    assert 1 <= len(rings) <= 2
+    assert ("not kept" in found.run.processes[0].torch) == broken
+    assert found.outputs(found.all("aten::exp_.default")[-1])["0"].size == 64
 
 
 @pytest.mark.usefixtures("device")

@@ -206,6 +206,12 @@ class TorchRecorder:
         """Bring statistics from devices, at the end of a step or when they are many; False while
         rows still wait for them.
         """
+        arrived = self._fetch(end=end)
+        if end and not self.book.active:
+            self.binding.staging.let_go()
+        return arrived
+
+    def _fetch(self, *, end: bool) -> bool:
         staging = self.binding.staging
         if not self.book.pending:
             return True

@@ -93,7 +93,7 @@ class Staging:
         self._devices: dict[torch.device, Device] = {}
         self._lost: set[torch.device] = set()
         self._silent: set[torch.device] = set()  # whose overflow status cannot be read
-        self._full: set[torch.device] = set()  # which have no memory for a ring
+        self._full: set[torch.device] = set()  # which have no ring, and get none
         self._ready: list[tuple[int, Statistics | None]] = []
         self._failed, self._unmeasured, self._unkept = failed, unmeasured, unkept
         self._ring = ring
@@ -148,8 +148,8 @@ class Staging:
                     if tensor.device == device and is_large(tensor) and can_be_copied(tensor)
                 }
                 if there:
-                    refused = partial(self._unkept, str(device))
-                    self._answer(device, partial(self._put, device, there, made=made), refused)
+                    put = partial(self._put, device, there, made=made)
+                    self._answer(device, put, partial(self._without_ring, device))
 
     def _put(self, device: torch.device, given: Mapping[int, torch.Tensor], *, made: bool) -> None:
         under_way = self._device(device)
@@ -181,6 +181,19 @@ class Staging:
         self._full.add(device)
         self._tell_of_ring(device, 0)
         return True
+
+    def _without_ring(self, device: torch.device, why: str) -> None:
+        """A device does not what a ring asks of it: it is not asked again."""
+        self._full.add(device)
+        if device in self._devices:
+            self._devices[device].ring = None
+        self._unkept(str(device), why)
+
+    def let_go(self) -> None:
+        """Recording is over: the memory of rings is the program's again."""
+        with self._lock:
+            for under_way in self._devices.values():
+                under_way.ring = None
 
     def _tell_of_ring(self, device: torch.device, size: int) -> None:
         tell(
