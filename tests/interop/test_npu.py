@@ -31,6 +31,7 @@ LAUNCHES = {
 }
 
 
+LARGE = "transformer, float32, width 512"
 SATURATING = {"NPU_SATURATE": "1", "INF_NAN_MODE_FORCE_DISABLE": "1"}
 
 
@@ -295,7 +296,7 @@ def test_what_recording_asks_of_the_device() -> None:
     table = execute(
         ROOT,
         *("benchmarks/npu.py", "--counters", "NPU_COUNTS"),
-        *("--only", "MLP", "one small version", "one large version"),
+        *("--only", "MLP", "one small version", "one large version", LARGE),
     )
     assert table.returncode == 0, table.stderr
     rows = {
@@ -305,6 +306,8 @@ def test_what_recording_asks_of_the_device() -> None:
     for name in ("MLP", "one small version"):
         assert (float(rows[name]["added"]), float(rows[name]["peak"])) == (0, 0)
     assert float(rows["one large version"]["added"]) <= 9
+    assert float(rows[LARGE]["each"]) <= 3
+    assert float(rows[LARGE]["peak"]) <= (64 << 10) + 13000, "KiB of the ring and of statistics"
     for row in rows.values():
         assert (row["h2d"], row["waits"]) == ("0", "1.00")
 

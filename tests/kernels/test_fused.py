@@ -74,6 +74,15 @@ def test_equals_the_reference(array: Any) -> None:
     assert_equal(measured(tensor_of(array))[0], array)
 
 
+@settings(max_examples=40, deadline=None)
+@given(array=arrays(names=fused.NAMES).filter(lambda it: it.size))
+def test_the_device_knows_what_is_unsound(array: Any) -> None:
+    wanted = reference.statistics(array)
+    pieces = [piece for _ in range(2) for piece in fused.launch(torch, tensor_of(array))]
+    found = fused.unsound(torch, pieces, 2 * array.size)
+    assert bool(found) == bool(wanted.nan or wanted.pos_inf)
+
+
 @pytest.mark.parametrize("name", fused.NAMES)
 def test_every_type_with_everything_it_can_hold(name: str) -> None:
     rng = np.random.default_rng(len(name))

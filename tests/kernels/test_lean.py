@@ -54,6 +54,23 @@ def test_equals_the_reference(data: Any) -> None:
     assert found.digest is None
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.complex64])
+@pytest.mark.parametrize("bad", [math.nan, math.inf, -math.inf, 65504.0])
+def test_the_device_knows_what_is_unsound(
+    dtype: Any, bad: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the counts of many tensors and of their chunks, whatever lies between: not at -inf."""
+    monkeypatch.setattr(lean, "CHUNK", 4)
+    tensors = [torch.linspace(-2, 2, size).to(dtype) for size in (3, 11, 1)]
+    tensors[1][9] = bad
+    if dtype.is_complex:  # whose magnitude is read
+        tensors[1][9] = complex(0, bad if bad != -math.inf else 1)
+    pieces = [piece for each in tensors for piece in lean.launch(torch, each)]
+    found = lean.unsound(torch, pieces, sum(each.numel() for each in tensors))
+    assert bool(found) == (bad == math.inf or math.isnan(bad))
+    assert found.shape == ()
+
+
 def test_mean_and_norm_carry_the_error_of_float32_sums() -> None:
     array = np.random.default_rng(0).normal(3, 2, 100_000).astype(np.float32)
     found, expected = measured(torch.from_numpy(array)), reference.statistics(array)
