@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from msgspec.structs import replace
 
 from opscope.kernels.device import lean
 from opscope.record.torch import conformance, devices
-from opscope.record.torch.devices import Capability, Way
+from opscope.record.torch.devices import Capability
 from opscope.record.torch.staging import read
 
 CPU = torch.device("cpu")
@@ -44,9 +45,7 @@ def wrong(words: Any, dtype: Any, size: int) -> Any:
 
 
 def test_a_device_that_counts_wrongly_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        devices, "LEAN", Way(devices.LEAN.title, devices.LEAN.names, lean.launch, wrong)
-    )
+    monkeypatch.setattr(devices, "LEAN", dataclasses.replace(devices.LEAN, read=wrong))
     row = conformance.row_of(CPU, "float32")
     assert row["small"] == "as on the host"
     assert "contiguous: zero " in row["large"]
@@ -59,9 +58,7 @@ def test_a_type_that_answers_wrongly_when_it_is_tried_is_not_measured(
     def lying(words: Any, dtype: Any, size: int) -> Any:
         return replace(lean.read(words, dtype, size), max=2.0)
 
-    monkeypatch.setattr(
-        devices, "LEAN", Way(devices.LEAN.title, devices.LEAN.names, lean.launch, lying)
-    )
+    monkeypatch.setattr(devices, "LEAN", dataclasses.replace(devices.LEAN, read=lying))
     capability = Capability(CPU)
     assert capability.way(torch.float32) is None
     assert "answers Statistics" in capability.unmeasured[torch.float32]
@@ -74,9 +71,7 @@ def test_a_type_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
         tried.append(tensor.dtype)
         raise RuntimeError("EZ1001: not for DT_INT16\nand much more")
 
-    monkeypatch.setattr(
-        devices, "LEAN", Way(devices.LEAN.title, devices.LEAN.names, failing, lean.read)
-    )
+    monkeypatch.setattr(devices, "LEAN", dataclasses.replace(devices.LEAN, launch=failing))
     capability = Capability(CPU)
     assert [capability.way(torch.int16) for _ in range(3)] == [None] * 3
     assert tried == [torch.int16]
