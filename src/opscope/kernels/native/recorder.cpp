@@ -837,16 +837,17 @@ void Recorder::keep_operands(const std::unordered_set<const Version*>& unsound, 
 // Large tensors of a device that a call is about to read, or has made: what they hold may be gone when it is known what it made of them.
 void Recorder::offer(const Running& running, bool made) {
     if (!running.selected || !offered_from || !running.info->computes) return;
-    const Ref given = checked(PyList_New(0));
+    Ref given;
     for (const auto& seen : made ? running.outputs : running.inputs) {
         const Version* version = seen.row.version.get();
         if (!seen.staged || seen.part || !version || version->unread) continue;
         const Extent extent = extent_of(seen.row);
         if (extent.to - extent.from < offered_from) continue;
+        if (!given) given = checked(PyList_New(0));
         const Ref pair = checked(Py_BuildValue("LO", static_cast<long long>(version->number), seen.tensor));
         if (PyList_Append(given.get(), pair.get())) throw nb::python_error();
     }
-    if (PyList_GET_SIZE(given.get())) checked(PyObject_CallMethod(torch_.binding(), "offer", "OO", given.get(), made ? Py_True : Py_False));
+    if (given) checked(PyObject_CallMethod(torch_.binding(), "offer", "OO", given.get(), made ? Py_True : Py_False));
 }
 
 // The calls of an AccumulateGrad node hand a gradient to its parameter.

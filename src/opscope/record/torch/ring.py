@@ -4,9 +4,9 @@ travels, and no tensor lives longer for it.
 
 What an origin read is wanted when its step is over, and by then a long step has read far more than
 any ring holds. So the device itself stops turning: of the two halves one is filled, and when it is
-full it takes the place of the other only where nothing unsound had been made before it was begun.
-What stays are the half in which something unsound was first made, with all that its call read, and
-the half that is open.
+full it takes the place of the other only where no large tensor held NaN or +Inf before it was
+begun. What stays are the half in which one first did, with all that its call read, and the half
+that is open.
 """
 
 from __future__ import annotations
