@@ -97,11 +97,11 @@ developers = echo "import site; site.addsitedir('$$($(BIN)/python -c $(SITE))')"
 	.venv-npu/bin/python tests/interop/npu/build.py .venv-npu/cann
 	touch $@
 
-# ONNX Runtime executes what the developers' torch exported, and opscope is the one with compiled kernels.
-.venv-onnx/.ready: tests/interop/onnx.txt | build
-	test -x .venv-onnx/bin/python || $(PYTHON) -m venv .venv-onnx
-	.venv-onnx/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
-	$(call developers,.venv-onnx)
+# Those in which the developers' torch runs as well, beside ONNX Runtime or JAX, and opscope is the one with compiled kernels.
+.venv-onnx/.ready .venv-jax/.ready: .venv-%/.ready: tests/interop/%.txt | build
+	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
+	$(call developers,.venv-$*)
 	touch $@
 
 .venv-%/.ready: tests/interop/%.txt

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from opscope.compare.api import compare as compare
     from opscope.formats.registry import open_run as open_run
     from opscope.operators.declare import declare as declare
+    from opscope.record.jax.door import watch_jax as watch_jax
     from opscope.record.join import mark_step as mark_step
     from opscope.record.join import record as record
     from opscope.record.join import set_dump as set_dump
@@ -78,6 +79,7 @@ __all__ = [
     "seed_all",
     "set_dump",
     "substitute",
+    "watch_jax",
 ]
 
 # Name -> the module it lives in; it has the same name there.
@@ -92,6 +94,7 @@ _HOMES = {
     "open_run": "opscope.formats.registry",
     "seed_all": "opscope.record.seed",
     "set_dump": "opscope.record.join",
+    "watch_jax": "opscope.record.jax.door",
 }
 # Rooms that bear the name of a public function -> the module and name of that function.
 _ROOMS = {

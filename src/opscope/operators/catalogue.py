@@ -18,6 +18,7 @@ from opscope.operators.spelling import (
     COLLECTIVE,
     DISPATCHER,
     GRAPH,
+    JAX,
     ONNX,
     OWN,
     in_place,
@@ -29,7 +30,7 @@ from opscope.operators.spelling import (
 from opscope.operators.told import knowing, remembered, told_of
 from opscope.operators.traits import FLAGS, Traits
 
-SHIPPED = ("aten", "api", "mindspore", "ge", "onnx", "collectives")
+SHIPPED = ("aten", "api", "mindspore", "ge", "onnx", "jax", "collectives")
 # The last is what torch tells by itself, of words that no other sheet has.
 SHEETS = (*SHIPPED, "torch")
 # Sheets in which a name of each world is looked up before the others.
@@ -38,6 +39,7 @@ _OWN = {
     API: ("api",),
     GRAPH: ("mindspore", "ge"),
     ONNX: ("onnx", "ge", "mindspore"),
+    JAX: ("jax",),
     COLLECTIVE: ("collectives",),
     "": (),
 }
@@ -67,10 +69,11 @@ def sheet(name: str) -> Sheet:
 def family(op: str) -> str:
     """The operator's bare word ("aten::log_.default", "torch.Tensor.log_", "LogV2" -> "log").
 
-    Of a type of a graph it is torch's word, where torch has the same operator: "mm" of "MatMul".
+    Of a type of a graph, and of a primitive, it is torch's word, where torch has the same operator:
+    "mm" of "MatMul".
     """
     word, world = word_of(op), world_of(op)
-    if world not in {GRAPH, ONNX}:
+    if world not in {GRAPH, ONNX, JAX}:
         return word
     declared, recorded = told_of(op)
     row = {**(recorded if not _find(world, word) else {}), **_find(world, word), **declared}
@@ -104,7 +107,7 @@ def is_shipped(op: str) -> bool:
     """
     sheets = _OWN[DISPATCHER] if world_of(op) == DISPATCHER else SHEETS
     word = word_of(op)
-    return namespace(op) in {ONNX, *OWN} or any(word in sheet(name).rows for name in sheets)
+    return namespace(op) in {ONNX, JAX, *OWN} or any(word in sheet(name).rows for name in sheets)
 
 
 def of_a_library(op: str) -> bool:

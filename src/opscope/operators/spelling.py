@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 DISPATCHER, API, GRAPH, COLLECTIVE = "dispatcher", "api", "graph", "collective"
-ONNX = "onnx"  # the world and its namespace
+ONNX, JAX = "onnx", "jax"  # worlds and their namespaces
 COMPILED = "compiled::"  # before the name of a graph of torch.compile
 
 # Namespaces of torch itself and of torch_npu, whose operators nobody but the shipped data tells of.
@@ -27,14 +27,14 @@ _VERSION = re.compile(r"(V\d+D?|Ext\d?)$")
 
 def world_of(op: str) -> str:
     """Whose spelling it is: torch's dispatcher, an API's (torch.cat, Tensor.add_), a graph's
-    (MatMul), ONNX's (onnx::MatMul); "" where it does not tell.
+    (MatMul), ONNX's (onnx::MatMul), JAX's (jax::dot_general); "" where it does not tell.
 
     Calls of torch.distributed are a world of their own: their `gather` is not aten's.
     """
     if "c10d" in namespace(op) or op.startswith(("torch.distributed", "Distributed.")):
         return COLLECTIVE
-    if namespace(op) == ONNX:
-        return ONNX
+    if namespace(op) in {ONNX, JAX}:
+        return namespace(op)
     if _CAMEL.fullmatch(_last(op)):
         return GRAPH
     return DISPATCHER if "::" in op else API if "." in op else ""

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.attributes import difference_across
-from opscope.compare.side.lowering import world
+from opscope.compare.side.lowering import APART, world
 from opscope.operators.catalogue import kin
-from opscope.operators.spelling import ONNX
 from opscope.questions.arguments import difference
 from opscope.questions.rows import rows_of_calls
 
@@ -73,7 +72,7 @@ def _told(pairing: Pairing, calls: tuple[int, int], texts: tuple[str | None, str
     """How two texts differ: by the attributes that both worlds have, where they are of two."""
     ops = pairing.target.operator(calls[0]), pairing.golden.operator(calls[1])
     worlds = world(ops[0]), world(ops[1])
-    if ONNX not in worlds or worlds[0] == worlds[1]:
+    if not APART & set(worlds) or worlds[0] == worlds[1]:
         return difference(*texts)
     words = kin(ops[0]), kin(ops[1])
     return difference_across(words[0], texts, worlds) if words[0] == words[1] else ""

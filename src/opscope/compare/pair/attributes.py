@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.compare.side.lowering import spelling
-from opscope.operators.spelling import ONNX
+from opscope.compare.side.lowering import APART, spelling
+from opscope.operators.spelling import JAX, ONNX
 from opscope.questions.rows import rows_of_calls
 
 if TYPE_CHECKING:
@@ -36,9 +36,11 @@ _GRAPH_POSITIONS = {
     "native_batch_norm": {"epsilon": 6, "momentum": 7},
 }  # MindSpore's scalar inputs
 _NAMES = {
-    "stride": ("stride", "strides"), "padding": ("pad_list", "pads", "pad", "padding"),
-    "dilation": ("dilation", "dilations"),
-    "groups": ("groups", "group"), "kernel_size": ("kernel_size", "ksize", "kernel_shape"),
+    "stride": ("stride", "strides", "window_strides"),
+    "padding": ("pad_list", "pads", "pad", "padding"),
+    "dilation": ("dilation", "dilations", "rhs_dilation"),
+    "groups": ("groups", "group", "feature_group_count"),
+    "kernel_size": ("kernel_size", "ksize", "kernel_shape"),
     "epsilon": ("epsilon", "eps"),
     "momentum": ("momentum",),
 }  # fmt: skip
@@ -105,12 +107,14 @@ def attributes(word: str, text: str | None, *, world: str) -> dict[str, tuple[fl
     named = kwargs if isinstance(kwargs, dict) else {}
     given: dict[str, Any] = dict(_given(named))
     positions = args if isinstance(args, list) else []
-    places = _GRAPH_POSITIONS if world == "graph" else _POSITIONS if world != ONNX else {}
+    places = _GRAPH_POSITIONS if world == "graph" else _POSITIONS if world not in APART else {}
     for name, place in places.get(word, {}).items():
         if name not in given and place < len(positions):
             given[name] = positions[place]
     if world == ONNX and isinstance(pads := given.get(_PADDING), list):
         given[_PADDING] = _in_pairs(pads)
+    if world == JAX and isinstance(pads := given.get(_PADDING), list):
+        given[_PADDING] = _once(pads)
     found = {
         name: _numbers(name, value, named)
         for name, value in given.items()
@@ -132,6 +136,14 @@ def _in_pairs(pads: list[Any]) -> list[Any]:
     if begins == ends:
         return begins
     return [each for both in zip(begins, ends, strict=False) for each in both]
+
+
+def _once(pads: list[Any]) -> list[Any]:
+    """Paddings of JAX, the begin and the end of each axis; each once where the two are equal."""
+    pairs = [pair for pair in pads if isinstance(pair, list) and len(pair) == 2]
+    if all(begin == end for begin, end in pairs):
+        return [begin for begin, _ in pairs]
+    return [each for pair in pairs for each in pair]
 
 
 def _given(named: dict[str, Any]) -> Iterator[tuple[str, Any]]:

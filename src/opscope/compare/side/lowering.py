@@ -21,7 +21,7 @@ import numpy as np
 from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import kin, traits_of, works_in_place
-from opscope.operators.spelling import ONNX, namespace
+from opscope.operators.spelling import JAX, ONNX, namespace
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
@@ -30,7 +30,10 @@ LINEAR_OPTIMIZER = "_foreach_add"
 _SHARE = 0.5
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
 _TORCH = re.compile(r"\w+::|(torch|Functional|Tensor|Torch|NPU|Aten)\.")
-_FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch"}
+_FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch", JAX: JAX}
+# Worlds that are so unlike others that no call need have a partner: held against them by what the
+# programs hold alike.
+APART = frozenset({JAX, ONNX})
 _GRADIENT = "convolution_backward"
 _BATCH_NORM, _MOVING, _TRAINING = (
     "native_batch_norm",
@@ -51,11 +54,11 @@ class Lowered(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=8192)
 def world(op: str) -> str:
-    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN, TensorFlow), "onnx", or ""
-    for none of them.
+    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN, TensorFlow), "onnx",
+    "jax", or "" for none of them.
     """
-    if namespace(op) == ONNX:
-        return ONNX
+    if namespace(op) in APART:
+        return namespace(op)
     if _TORCH.match(op):
         return "torch"
     return "graph" if _CAMEL.fullmatch(op) else ""
@@ -64,7 +67,7 @@ def world(op: str) -> str:
 def foreign(target: Side, golden: Side) -> bool:
     """Whether two runs come from different frameworks, by how their operators are spelt."""
     worlds = spelling(target), spelling(golden)
-    return ONNX not in worlds and "" not in worlds and worlds[0] != worlds[1]
+    return not APART & set(worlds) and "" not in worlds and worlds[0] != worlds[1]
 
 
 def spelling(side: Side) -> str:
