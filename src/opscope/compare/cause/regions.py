@@ -56,6 +56,7 @@ from opscope.compare.pair.meetings import (
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import NONE
+from opscope.compare.side.lowering import of_worlds_apart
 from opscope.compare.side.trained_tensors import computing, with_trained_names
 from opscope.operators.catalogue import family, traits_of
 
@@ -103,10 +104,13 @@ class Parting(msgspec.Struct, frozen=True):
 
 def written_otherwise(pairing: Pairing) -> bool:
     """Whether each side runs calls in its models that compute and have no partner on the other; or
-    in its steps, where one side writes its optimizer out.
+    in its steps, where one side writes its optimizer out; or whether they are of worlds of which
+    that is always so.
     """
     if pairing.between is not None:
         return False
+    if of_worlds_apart(pairing.target, pairing.golden):
+        return True
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]
     out = bool(steps[0].any() != steps[1].any())
@@ -526,7 +530,20 @@ class Regions:
         ]
         if stage != PARAMETER or len(apart) > MOVED * len(judged):
             return apart
-        return [one for one in apart if self._told_otherwise(*one)]
+        return [one for one in apart if self._kept_otherwise(*one) or self._told_otherwise(*one)]
+
+    def _kept_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
+        """Whether forward passes of two worlds leave another state, as the mean that a norm keeps:
+        no optimizer moved it, and no call of one can be held against one of the other.
+        """
+        if not of_worlds_apart(*self._sides):
+            return False
+        phases = {
+            side.words.get(int(side.calls.phase[side.tensors.call[row]]))
+            for side, rows in zip(self._sides, (mine, theirs), strict=True)
+            for row in rows
+        }
+        return phases == {"forward"}
 
     def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
         """Whether one operator made the two, with other arguments: another rate of a group."""

@@ -70,6 +70,12 @@ def foreign(target: Side, golden: Side) -> bool:
     return not APART & set(worlds) and "" not in worlds and worlds[0] != worlds[1]
 
 
+def of_worlds_apart(target: Side, golden: Side) -> bool:
+    """Whether one of two runs comes from a world in which no call need have a partner."""
+    worlds = {spelling(target), spelling(golden)}
+    return len(worlds) > 1 and bool(APART & worlds)
+
+
 def spelling(side: Side) -> str:
     """Whose words most calls of a side bear, as world tells them; "" where that cannot be
     told. Also of a side made common.

@@ -14,6 +14,9 @@ from opscope.record.jax.executed import BACKWARD, OPTIMIZER, Executed, State
 
 PARAMETER, BUFFER, GRADIENT = "parameter", "buffer", "gradient"
 _TRAINED, _KEPT = "params", "batch_stats"  # as flax calls its collections
+# Of a batch norm: the variance of a batch as it is, where torch keeps an estimate of all data's. So
+# the two are no state that a port has in common with its original.
+_BIASED = "var"
 _FAR = 1 << 16
 
 
@@ -51,7 +54,7 @@ def parameters_of(given: Sequence[Leaf], chosen: frozenset[str]) -> dict[int, Na
         }
     found = {
         **_under(_TRAINED, PARAMETER, [leaf for leaf in given if _KEPT not in leaf.path]),
-        **_under(_KEPT, BUFFER, given),
+        **_under(_KEPT, BUFFER, [leaf for leaf in given if leaf.path[-1] != _BIASED]),
     }
     if found:
         return found
