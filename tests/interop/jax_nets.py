@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nets of JAX that are trained for some steps under opscope.watch_jax, sound or with one fault.
 
-python jax_nets.py RUN NET [FAULT]
+python jax_nets.py RUN NET [FAULT+WAY]     forward, apart, eager, vmap and remat are no faults: the same
+                                       is computed in another way
 """
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import flax.linen as nn
@@ -17,12 +19,12 @@ from jax_weights import CLASSES, WIDTH, batches, weights
 
 import opscope
 
-FAULT = ""
+CHOSEN: set[str] = set()
 Tree = dict[str, Any]
 
 
 def chosen(fault: str, sound: Any, wrong: Any) -> Any:
-    return wrong if fault == FAULT else sound
+    return wrong if fault in CHOSEN else sound
 
 
 def dense(tree: Tree, x: Any) -> Any:
@@ -38,7 +40,7 @@ def norm(tree: Tree, x: Any) -> Any:
 
 def crossed(logits: Any, labels: Any) -> Any:
     losses = optax.softmax_cross_entropy_with_integer_labels(logits, labels)
-    return losses.sum() if FAULT == "sum" else losses.mean()
+    return losses.sum() if "sum" in CHOSEN else losses.mean()
 
 
 # -- a perceptron ----------------------------------------------------------------------------------
@@ -59,10 +61,10 @@ def heads(x: Any) -> Any:
 
 def attention(tree: Tree, x: Any) -> Any:
     query, key, value = (heads(dense(tree[name], x)) for name in ("query", "key", "value"))
-    if FAULT == "swap":
+    if "swap" in CHOSEN:
         query, key = key, query
     scores = query @ key.transpose(0, 1, 3, 2)
-    if FAULT != "scale":
+    if "scale" not in CHOSEN:
         scores = scores / jnp.sqrt(WIDTH // 2)
     mask = jnp.tril(jnp.ones(scores.shape[-2:], bool), k=chosen("mask", 0, 1))
     scores = jnp.where(mask, scores, -1e9)
@@ -80,7 +82,7 @@ def block(tree: Tree, x: Any) -> Any:
 def gpt(params: Tree, ids: Any) -> Any:
     x = params["words"][ids] + params["places"]
     for name in ("block0", "block1"):
-        x = block(params[name], x)
+        x = chosen("remat", block, jax.checkpoint(block))(params[name], x)
     return dense(params["head"], norm(params["last"], x))
 
 
@@ -114,7 +116,7 @@ def lstm(params: Tree, ids: Any) -> Any:
         tree = params["cell"]
         gates = x @ tree["given"] + hidden @ tree["held"] + tree["bias"]
         enter, forget, made, leave = jnp.split(gates, 4, axis=-1)
-        if FAULT == "gates":
+        if "gates" in CHOSEN:
             enter, forget = forget, enter
         cell = jax.nn.sigmoid(forget) * cell + jax.nn.sigmoid(enter) * jnp.tanh(made)
         hidden = jax.nn.sigmoid(leave) * chosen("out", jnp.tanh, lambda cell: cell)(cell)
@@ -141,7 +143,7 @@ def optimizer(net: str) -> Any:
         kept = optax.chain(
             optax.trace(0.9), optax.scale_by_learning_rate(optax.exponential_decay(0.05, 1, 0.5))
         )
-        return nudged() if FAULT == "form" else kept
+        return nudged() if "form" in CHOSEN else kept
     if net == "gpt":
         return optax.adamw(rate, weight_decay=chosen("decay", 0.1, 0.0))
     if net == "conv":
@@ -153,21 +155,38 @@ def plain(run: str, net: str) -> None:
     model = {"mlp": mlp, "gpt": gpt, "lstm": lstm}[net]
     update = optimizer(net)
 
-    @jax.jit
-    def step(params: Tree, state: Any, x: Any, labels: Any) -> Any:
-        def loss_of(params: Tree) -> Any:
-            return crossed(model(params, x), labels)
+    def loss_of(params: Tree, x: Any, labels: Any) -> Any:
+        given = jax.vmap(partial(model, params))(x) if "vmap" in CHOSEN else model(params, x)
+        return crossed(given, labels)
 
-        loss, gradients = jax.value_and_grad(loss_of)(params)
+    def graded(params: Tree, x: Any, labels: Any) -> Any:
+        return jax.value_and_grad(loss_of)(params, x, labels)
+
+    def updated(gradients: Tree, state: Any, params: Tree) -> Any:
         updates, state = update.update(gradients, state, params)
-        return optax.apply_updates(params, updates), state, loss
+        return optax.apply_updates(params, updates), state
 
-    step = opscope.watch_jax(step, run)
+    def step(params: Tree, state: Any, x: Any, labels: Any) -> Any:
+        loss, gradients = graded(params, x, labels)
+        return *updated(gradients, state, params), loss
+
+    if "apart" in CHOSEN:
+        graded = opscope.watch_jax(jax.jit(graded), run)
+        updated = opscope.watch_jax(jax.jit(updated), graded)
+    else:
+        step = opscope.watch_jax(step if "eager" in CHOSEN else jax.jit(step), run)
     params = weights(net)
     state = update.init(params)
     for x, labels in batches(net):
         params, state, loss = step(params, state, x, labels)
         print(float(loss))
+
+
+def judged(run: str, net: str) -> None:
+    """Forward passes alone."""
+    model = opscope.watch_jax(jax.jit({"mlp": mlp, "gpt": gpt, "lstm": lstm}[net]), run)
+    for x, _ in batches(net):
+        print(float(model(weights(net), x).sum()))
 
 
 def normed(run: str) -> None:
@@ -197,8 +216,10 @@ def normed(run: str) -> None:
 
 
 if __name__ == "__main__":
-    FAULT = "".join(sys.argv[3:4])
-    if sys.argv[2] == "conv":
+    CHOSEN.update("".join(sys.argv[3:4]).split("+"))
+    if "forward" in CHOSEN:
+        judged(sys.argv[1], sys.argv[2])
+    elif sys.argv[2] == "conv":
         normed(sys.argv[1])
     else:
         plain(sys.argv[1], sys.argv[2])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nets of jax_nets.py as torch has them, trained alike: python jax_torch.py RUN NET"""
+"""The nets of jax_nets.py as torch has them, trained alike: python jax_torch.py RUN NET [forward]"""
 
 from __future__ import annotations
 
@@ -114,6 +114,9 @@ class Lstm(nn.Module):
         return self.head(hidden)
 
 
+NETS = {"mlp": Mlp, "gpt": Gpt, "conv": Conv, "lstm": Lstm}
+
+
 def optimizer(net: str, model: nn.Module) -> Any:
     if net == "mlp":
         return torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
@@ -124,9 +127,17 @@ def optimizer(net: str, model: nn.Module) -> Any:
     return torch.optim.Adam(model.parameters(), 1e-2)
 
 
+def judged(run: str, net: str) -> None:
+    """Forward passes alone."""
+    model = NETS[net]()
+    with opscope.record(run), torch.no_grad():
+        for x, _ in batches(net):
+            print(float(model(torch.tensor(x)).sum()))
+
+
 def main(run: str, net: str) -> None:
     torch.manual_seed(0)
-    model = {"mlp": Mlp, "gpt": Gpt, "conv": Conv, "lstm": Lstm}[net]()
+    model = NETS[net]()
     update = optimizer(net, model)
     classes = WORDS if net == "gpt" else CLASSES
     with opscope.record(run):
@@ -136,11 +147,11 @@ def main(run: str, net: str) -> None:
             loss = functional.cross_entropy(logits, torch.tensor(labels).long().reshape(-1))
             loss.backward()
             update.step()
-            print(float(loss))
+            print(float(loss.detach()))
             if net == "mlp":
                 for group in update.param_groups:
                     group["lr"] *= 0.5
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:3])
+    (judged if sys.argv[3:] else main)(*sys.argv[1:3])
