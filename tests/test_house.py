@@ -33,6 +33,7 @@ LINE = "# SPDX-License-Identifier: Apache-2.0"
 FRAMEWORK_ROOMS = (
     "opscope.record.torch",
     "opscope.record.mindspore",
+    "opscope.record.jax",
     "opscope.substitute",
     "opscope.sweep",
     "opscope.kernels.device.fused_kernel",  # Triton's language: only `fused` imports it

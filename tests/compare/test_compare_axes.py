@@ -119,6 +119,18 @@ def test_onnx_names_the_begins_of_all_axes_before_their_ends(
     assert attributes("max_pool2d", text, world="onnx")["kernel_size"] == (3.0, 3.0)
 
 
+@pytest.mark.parametrize(
+    ("pads", "padding"),
+    [([[1, 1], [2, 2]], (1, 2)), ([[0, 2], [1, 3]], (0, 2, 1, 3)), ([[3, 3]], (3, 3))],
+)
+def test_jax_names_both_ends_of_each_axis(pads: list[list[int]], padding: tuple[int, ...]) -> None:
+    named = {"padding": pads, "feature_group_count": 4, "window_strides": [2, 2]}
+    text = json.dumps({"args": [], "kwargs": named | {"rhs_dilation": [1, 3]}})
+    found = attributes("convolution", text, world="jax")
+    assert (found["padding"], found["groups"], found["stride"]) == (padding, (4.0,), (2.0, 2.0))
+    assert found["dilation"] == (1.0, 3.0)
+
+
 def test_attributes_of_two_worlds_are_held_against_each_other() -> None:
     norm = {"args": [{"tensor": "0"}, {"tensor": "1"}, {"tensor": "2"}], "kwargs": {"epsilon": 0.1}}
     eager = {"args": [{"tensor": "0"}, [8], {"tensor": "1"}, {"tensor": "2"}, 1e-5], "kwargs": {}}

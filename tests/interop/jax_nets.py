@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Nets of JAX that are trained for some steps under opscope.watch_jax, sound or with one fault.
 
-python jax_nets.py RUN NET [FAULT+WAY]     forward, apart, eager, vmap and remat are no faults: the same
-                                       is computed in another way
+python jax_nets.py FOLDER NET[-FAULT][+WAY]...
+
+forward, apart, vmap and remat are no faults: the same is computed in another way.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def block(tree: Tree, x: Any) -> Any:
 def gpt(params: Tree, ids: Any) -> Any:
     x = params["words"][ids] + params["places"]
     for name in ("block0", "block1"):
-        x = chosen("remat", block, jax.checkpoint(block))(params[name], x)
+        x = chosen("remat", block, jax.checkpoint(partial(block)))(params[name], x)
     return dense(params["head"], norm(params["last"], x))
 
 
@@ -174,7 +175,7 @@ def plain(run: str, net: str) -> None:
         graded = opscope.watch_jax(jax.jit(graded), run)
         updated = opscope.watch_jax(jax.jit(updated), graded)
     else:
-        step = opscope.watch_jax(step if "eager" in CHOSEN else jax.jit(step), run)
+        step = opscope.watch_jax(jax.jit(step), run)
     params = weights(net)
     state = update.init(params)
     for x, labels in batches(net):
@@ -215,11 +216,19 @@ def normed(run: str) -> None:
         print(float(loss))
 
 
-if __name__ == "__main__":
-    CHOSEN.update("".join(sys.argv[3:4]).split("+"))
+def record(folder: str, name: str) -> None:
+    net, _, chosen_words = name.partition("-")
+    CHOSEN.clear()
+    CHOSEN.update(chosen_words.split("+"))
+    run = f"{folder}/{name}"
     if "forward" in CHOSEN:
-        judged(sys.argv[1], sys.argv[2])
-    elif sys.argv[2] == "conv":
-        normed(sys.argv[1])
+        judged(run, net)
+    elif net == "conv":
+        normed(run)
     else:
-        plain(sys.argv[1], sys.argv[2])
+        plain(run, net)
+
+
+if __name__ == "__main__":
+    for word in sys.argv[2:]:
+        record(sys.argv[1], word)

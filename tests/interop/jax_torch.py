@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nets of jax_nets.py as torch has them, trained alike: python jax_torch.py RUN NET [forward]"""
+"""The nets of jax_nets.py as torch has them, trained alike: python jax_torch.py FOLDER NET[-forward]..."""
 
 from __future__ import annotations
 
@@ -154,4 +154,6 @@ def main(run: str, net: str) -> None:
 
 
 if __name__ == "__main__":
-    (judged if sys.argv[3:] else main)(*sys.argv[1:3])
+    for word in sys.argv[2:]:
+        name, _, forward = word.partition("-")
+        (judged if forward else main)(f"{sys.argv[1]}/{word}", name)

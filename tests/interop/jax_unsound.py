@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of JAX that make NaN or infinities, and sound ones that have them on purpose.
 
-python jax_unsound.py RUN PROGRAM
+python jax_unsound.py FOLDER PROGRAM...
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ def raised(w: Any, x: Any) -> Any:
     return x @ w
 
 
-def main(run: str, name: str) -> None:
+def main(folder: str, name: str) -> None:
     program = globals()[name]
     sound = jax.value_and_grad(program)
-    watched = opscope.watch_jax(jax.jit(sound), run)
+    watched = opscope.watch_jax(jax.jit(sound), f"{folder}/{name}")
     for _ in range(2):
         loss, gradients = watched(W, X)
         with jax.disable_jit():
@@ -98,4 +98,5 @@ def main(run: str, name: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    for word in sys.argv[2:]:
+        main(sys.argv[1], word)

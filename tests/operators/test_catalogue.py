@@ -60,6 +60,9 @@ def test_whose_name_is_meant() -> None:
         ("Functional.linear", "linear"),
         ("Default/network/BatchMatMul", "bmm"),
         ("aten::__and__.Tensor", "__and__"),
+        ("jax::dot_general", "mm"),
+        ("jax::scatter-add", "scatter-add"),
+        ("jax::select_n", "where"),
     ],
 )
 def test_one_word_for_every_spelling(op: str, word: str) -> None:
@@ -72,7 +75,7 @@ def test_every_row_can_be_reached(name: str) -> None:
     for row in sheet(name).rows:
         word, _, overload = row.partition(".")
         spelled = dict.fromkeys(("aten", "torch"), f"aten::{word}.{overload or 'default'}")
-        spelled |= {"api": f"torch.{word}", "collectives": f"c10d::{word}"}
+        spelled |= {"api": f"torch.{word}", "collectives": f"c10d::{word}", "jax": f"jax::{word}"}
         op = spelled.get(name, word[:1].upper() + word[1:])
         assert word_of(op) == word, f"{name}.txt: no name is reduced to {word}"
         if name in GRAPHS:

@@ -32,7 +32,7 @@ from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.gradient_paths import one_sided
 from opscope.compare.cause.left_states import LeftStates
 from opscope.compare.cause.scrambled import ORDER, scrambled
-from opscope.compare.cause.walks import LEAST, Marks, Walk, given_to, inputs_of
+from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of
 from opscope.compare.cause.what_matters import (
     CLIPPED,
     FORWARD,
@@ -42,6 +42,7 @@ from opscope.compare.cause.what_matters import (
     last_states,
     settled,
 )
+from opscope.compare.cause.worlds_apart import kept_otherwise, rounded_rate
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.common_steps import in_common_steps
 from opscope.compare.pair.meetings import (
@@ -56,10 +57,9 @@ from opscope.compare.pair.meetings import (
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.lowering import of_worlds_apart, spelling
+from opscope.compare.side.lowering import of_worlds_apart
 from opscope.compare.side.trained_tensors import computing, with_trained_names
 from opscope.operators.catalogue import family, traits_of
-from opscope.operators.spelling import JAX
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -77,7 +77,6 @@ BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apa
 FINER = 0.125  # of the limits, where a difference that is sure is followed
 _PHASES = {"forward", "backward", "optimizer"}
 MAX_STARTS = 16
-RATE = 1e-3  # of what an optimizer of JAX adds, by which it may be off
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
 REORDERED = 1e-6  # by which statistics of the same numbers in another order are apart
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
@@ -529,43 +528,13 @@ class Regions:
             if sketch(self._sides[0], mine).error(sketch(self._sides[1], theirs))
             > (share if stage == PARAMETER else share * BACKWARD)
             * max(float(limits[row]) for row in mine)
-            + (self._rounded_rate((mine, theirs)) if stage == PARAMETER else 0.0)
+            + (rounded_rate(self._sides, (mine, theirs)) if stage == PARAMETER else 0.0)
         ]
         if stage != PARAMETER or len(apart) > MOVED * len(judged):
             return apart
-        return [one for one in apart if self._kept_otherwise(*one) or self._told_otherwise(*one)]
-
-    def _rounded_rate(self, rows: tuple[list[int], list[int]]) -> float:
-        """How far apart a parameter may be since one side is of JAX, whose optimizers work out
-        their rates in float32 (one less 0.999 to some power): by so much of what is added to it.
-        """
-        for side, some in zip(self._sides, rows, strict=True):
-            if spelling(side) != JAX:
-                continue
-            size = side.tensors.size
-            added = [
-                row
-                for one in some
-                for row in given_to(side, int(side.tensors.call[one]))
-                if size[row] == size[one]
-            ]
-            reach = sketch(side, some).reach
-            if added and reach > 0:
-                return RATE * min(1.0, sketch(side, added).reach / reach)
-        return 0.0
-
-    def _kept_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
-        """Whether forward passes of two worlds leave another state, as the mean that a norm keeps:
-        no optimizer moved it, and no call of one can be held against one of the other.
-        """
-        if not of_worlds_apart(*self._sides):
-            return False
-        phases = {
-            side.words.get(int(side.calls.phase[side.tensors.call[row]]))
-            for side, rows in zip(self._sides, (mine, theirs), strict=True)
-            for row in rows
-        }
-        return phases == {"forward"}
+        return [
+            one for one in apart if kept_otherwise(self._sides, one) or self._told_otherwise(*one)
+        ]
 
     def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
         """Whether one operator made the two, with other arguments: another rate of a group."""

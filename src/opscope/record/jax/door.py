@@ -25,7 +25,7 @@ def watch_jax(
     parameters: str | Sequence[str] = (),
     values: str = "none",
 ) -> Watched:
-    """A function of JAX that computes the same and records each of its calls, primitive by
+    """A jitted function of JAX that computes the same and records each of its calls, primitive by
     primitive, into a run.
 
     run is a directory, an existing one gets a sibling; or a function that is watched already, whose
@@ -39,8 +39,13 @@ def watch_jax(
         raise UsageError(f"values {values!r}: one of {', '.join(_VALUES)}")
     if find_spec("jax") is None:
         raise UnavailableError("no function of JAX can be watched: jax is not installed")
-    from opscope.record.jax.watch import JaxRecording, Watched
+    from opscope.record.jax.watch import JaxRecording, Watched, is_jitted
 
+    if not is_jitted(function):
+        raise UsageError(
+            f"{getattr(function, '__name__', type(function).__name__)} is no function of jax.jit; "
+            "what another does to Python's own objects cannot be traced without changing them"
+        )
     recording = (
         run.recording
         if isinstance(run, Watched)

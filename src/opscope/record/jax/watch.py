@@ -182,6 +182,11 @@ class Watched:
         return getattr(self.__dict__["_function"], name)
 
 
+def is_jitted(function: object) -> bool:
+    """Whether a function is one of jax.jit, which traces it anyway."""
+    return isinstance(function, type(jax.jit(_is_array)))
+
+
 def _is_array(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array | np.ndarray | np.generic)
 

@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the states of a training may, and may not, be apart by where one of two programs comes from
+another world.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opscope.compare.cause.walks import given_to
+from opscope.compare.pair.sketches import sketch
+from opscope.compare.side.lowering import of_worlds_apart, spelling
+from opscope.operators.spelling import JAX
+
+if TYPE_CHECKING:
+    from opscope.compare.side.columns import Side
+
+    Sides = tuple[Side, Side]
+    Rows = tuple[list[int], list[int]]
+
+RATE = 1e-3  # of what an optimizer of JAX adds, by which that may be off
+
+
+def rounded_rate(sides: Sides, rows: Rows) -> float:
+    """How far apart a parameter may be, to its scale, since one side is of JAX, whose optimizers
+    work out their rates in float32 (one less 0.999 to some power): by so much of what they add.
+    """
+    for side, some in zip(sides, rows, strict=True):
+        if spelling(side) != JAX:
+            continue
+        size = side.tensors.size
+        added = [
+            row
+            for one in some
+            for row in given_to(side, int(side.tensors.call[one]))
+            if size[row] == size[one]
+        ]
+        reach = sketch(side, some).reach
+        if added and reach > 0:
+            return RATE * min(1.0, sketch(side, added).reach / reach)
+    return 0.0
+
+
+def kept_otherwise(sides: Sides, rows: Rows) -> bool:
+    """Whether forward passes of two worlds leave another state, as the mean that a norm keeps: no
+    optimizer moved it, and no call of one can be held against one of the other.
+    """
+    if not of_worlds_apart(*sides):
+        return False
+    phases = {
+        side.words.get(int(side.calls.phase[side.tensors.call[row]]))
+        for side, some in zip(sides, rows, strict=True)
+        for row in some
+    }
+    return phases == {"forward"}
