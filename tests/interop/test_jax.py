@@ -22,6 +22,7 @@ NETS, TORCH, UNSOUND, CALLS = (
     Path(__file__).with_name(f"jax_{name}.py") for name in ("nets", "torch", "unsound", "calls")
 )
 MODELS = ("mlp", "gpt", "conv", "lstm")
+FORWARD = ("mlp-forward", "gpt-forward", "lstm-forward")
 SAME = (
     *MODELS, "mlp-apart", "mlp-vmap", "mlp-forward", "gpt-apart", "gpt-remat",
     "gpt-forward", "lstm-apart", "lstm-forward",
@@ -85,7 +86,7 @@ def recorded(folder: Path, script: Path, *names: str) -> None:
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The runs of all nets, of torch in a folder of their own."""
     made = tmp_path_factory.mktemp("jax")
-    recorded(made / "torch", TORCH, *MODELS, *(f"{name}-forward" for name in MODELS[:3]))
+    recorded(made / "torch", TORCH, *MODELS, *FORWARD)
     recorded(made, NETS, *SAME, *FAULTS)
     return made
 

@@ -55,6 +55,14 @@ def test_the_users_function_with_its_backward_pass(tmp_path: Path) -> None:
         cut(run, orphan, level="api")
 
 
+def test_a_primitive_of_jax_is_refused_in_words(tmp_path: Path) -> None:
+    run = recorded(tmp_path)
+    call = resolve(run, "<root>:native_group_norm_backward~bwd#1").call
+    primitive = msgspec.structs.replace(call, op="jax::log")
+    with pytest.raises(UsageError, match="jax::log is a primitive of JAX"):
+        cut(run, primitive)
+
+
 def test_functions_that_users_know() -> None:
     tree = {"args": [{"tensor": "0"}, 1, False], "kwargs": {}}
     assert api_code("aten::_softmax.default", tree) == 'torch.softmax(t["0"], 1)'

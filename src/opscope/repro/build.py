@@ -13,6 +13,7 @@ from opscope.errors import MissingValueError, UsageError
 from opscope.judge.terms import terms_of
 from opscope.judge.tolerance import one_side, precision_of
 from opscope.kernels.calls import STATISTICS
+from opscope.operators.spelling import JAX
 from opscope.repro.arguments import (
     SLOT,
     checked_device,
@@ -255,6 +256,8 @@ def _check_callable(run: Run, call: Call) -> None:
             f"{call.name}: {call.op} needs a process group, which a script of one process "
             "cannot rebuild"
         )
+    if namespace == JAX:
+        raise UsageError(f"{call.name}: {call.op} is a primitive of JAX, which no script calls yet")
 
 
 def _inputs(call: Call, rows: Sequence[Tensor], slots: Iterable[str]) -> list[Tensor]:
