@@ -60,6 +60,7 @@ def test_phases_are_told_by_transformations_and_order() -> None:
 def test_modules_are_the_stack_of_names_without_transformations() -> None:
     assert module_of("transpose(jvp(Net))/Dense_0") == "Net.Dense_0"
     assert module_of("jvp(vmap(Net))/rematted_computation/norm") == "Net.norm"
+    assert module_of("jvp(Net)/...qd,...kd->...qk") == "Net"
     assert module_of("") == ""
 
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
 from opscope.compare.cause.causes import (
     ARGUMENT,
     ARRIVED,
@@ -42,7 +43,6 @@ from opscope.compare.cause.what_matters import (
     last_states,
     settled,
 )
-from opscope.compare.cause.worlds_apart import kept_otherwise, rounded_rate
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.common_steps import in_common_steps
 from opscope.compare.pair.meetings import (
@@ -57,7 +57,7 @@ from opscope.compare.pair.meetings import (
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.lowering import of_worlds_apart
+from opscope.compare.side.lowering import one_of_jax
 from opscope.compare.side.trained_tensors import computing, with_trained_names
 from opscope.operators.catalogue import family, traits_of
 
@@ -105,12 +105,12 @@ class Parting(msgspec.Struct, frozen=True):
 
 def written_otherwise(pairing: Pairing) -> bool:
     """Whether each side runs calls in its models that compute and have no partner on the other; or
-    in its steps, where one side writes its optimizer out; or whether they are of worlds of which
-    that is always so.
+    in its steps, where one side writes its optimizer out; or whether one is of JAX, of which that
+    is always so.
     """
     if pairing.between is not None:
         return False
-    if of_worlds_apart(pairing.target, pairing.golden):
+    if one_of_jax(pairing.target, pairing.golden):
         return True
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]

@@ -23,6 +23,7 @@ BEGINNING = "ones_like"  # torch's word for the gradient of a loss by itself
 _TRANSPOSED = re.compile(r"\btranspose\(")
 _DERIVED = re.compile(r"\bjvp\(")
 _AGAIN = "rematted_computation"
+_NAME = re.compile(r"[\w\-]+")  # an einsum puts its formula on the stack
 _WRAPPERS = re.compile(r"\w+\(|\)")
 # Of what these give no derivative goes on, though it is no integer.
 _FLAT = frozenset({"stop_gradient", "sign", "floor", "ceil", "round"})
@@ -31,7 +32,7 @@ _FLAT = frozenset({"stop_gradient", "sign", "floor", "ceil", "round"})
 def module_of(scope: str) -> str:
     """The path of modules in a stack of names, without transformations."""
     parts = _WRAPPERS.sub("", scope).split("/")
-    return ".".join(part for part in parts if part and part != _AGAIN)
+    return ".".join(part for part in parts if _NAME.fullmatch(part) and part != _AGAIN)
 
 
 def in_phases(calls: Iterable[Executed], *, graded: bool) -> list[Executed]:

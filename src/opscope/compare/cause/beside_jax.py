@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the states of a training may, and may not, be apart by where one of two programs comes from
-another world.
-"""
+"""By how much the states of a training may be apart where one of two programs is of JAX."""
 
 from __future__ import annotations
 
@@ -9,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from opscope.compare.cause.walks import given_to
 from opscope.compare.pair.sketches import sketch
-from opscope.compare.side.lowering import of_worlds_apart, spelling
+from opscope.compare.side.lowering import one_of_jax, spelling
 from opscope.operators.spelling import JAX
 
 if TYPE_CHECKING:
@@ -42,10 +40,10 @@ def rounded_rate(sides: Sides, rows: Rows) -> float:
 
 
 def kept_otherwise(sides: Sides, rows: Rows) -> bool:
-    """Whether forward passes of two worlds leave another state, as the mean that a norm keeps: no
+    """Whether forward passes beside JAX leave another state, as the mean that a norm keeps: no
     optimizer moved it, and no call of one can be held against one of the other.
     """
-    if not of_worlds_apart(*sides):
+    if not one_of_jax(*sides):
         return False
     phases = {
         side.words.get(int(side.calls.phase[side.tensors.call[row]]))
