@@ -40,6 +40,7 @@ BUILTIN = (
     "opscope.formats.cann.detection:FORMAT",
     "opscope.formats.debug_mode:FORMAT",
     "opscope.formats.onnxruntime:FORMAT",
+    "opscope.formats.tfdbg:FORMAT",
     "opscope.formats.arrays:FORMAT",
 )
 

@@ -19,8 +19,10 @@ from opscope.operators.spelling import (
     DISPATCHER,
     GRAPH,
     JAX,
+    NAMESPACED,
     ONNX,
     OWN,
+    TENSORFLOW,
     in_place,
     namespace,
     overload_of,
@@ -30,7 +32,7 @@ from opscope.operators.spelling import (
 from opscope.operators.told import knowing, remembered, told_of
 from opscope.operators.traits import FLAGS, Traits
 
-SHIPPED = ("aten", "api", "mindspore", "ge", "onnx", "jax", "collectives")
+SHIPPED = ("aten", "api", "mindspore", "ge", "onnx", "jax", "tensorflow", "collectives")
 # The last is what torch tells by itself, of words that no other sheet has.
 SHEETS = (*SHIPPED, "torch")
 # Sheets in which a name of each world is looked up before the others.
@@ -40,6 +42,7 @@ _OWN = {
     GRAPH: ("mindspore", "ge"),
     ONNX: ("onnx", "ge", "mindspore"),
     JAX: ("jax",),
+    TENSORFLOW: ("tensorflow", "ge", "mindspore"),
     COLLECTIVE: ("collectives",),
     "": (),
 }
@@ -73,7 +76,7 @@ def family(op: str) -> str:
     "mm" of "MatMul".
     """
     word, world = word_of(op), world_of(op)
-    if world not in {GRAPH, ONNX, JAX}:
+    if world != GRAPH and world not in NAMESPACED:
         return word
     declared, recorded = told_of(op)
     row = {**(recorded if not _find(world, word) else {}), **_find(world, word), **declared}
@@ -107,7 +110,7 @@ def is_shipped(op: str) -> bool:
     """
     sheets = _OWN[DISPATCHER] if world_of(op) == DISPATCHER else SHEETS
     word = word_of(op)
-    return namespace(op) in {ONNX, JAX, *OWN} or any(word in sheet(name).rows for name in sheets)
+    return namespace(op) in {*NAMESPACED, *OWN} or any(word in sheet(name).rows for name in sheets)
 
 
 def of_a_library(op: str) -> bool:

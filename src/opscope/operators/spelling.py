@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 DISPATCHER, API, GRAPH, COLLECTIVE = "dispatcher", "api", "graph", "collective"
-ONNX, JAX = "onnx", "jax"  # worlds and their namespaces
+ONNX, JAX, TENSORFLOW = "onnx", "jax", "tf"  # worlds and their namespaces
+NAMESPACED = frozenset({ONNX, JAX, TENSORFLOW})
 COMPILED = "compiled::"  # before the name of a graph of torch.compile
 
 # Namespaces of torch itself and of torch_npu, whose operators nobody but the shipped data tells of.
@@ -27,13 +28,14 @@ _VERSION = re.compile(r"(V\d+D?|Ext\d?)$")
 
 def world_of(op: str) -> str:
     """Whose spelling it is: torch's dispatcher, an API's (torch.cat, Tensor.add_), a graph's
-    (MatMul), ONNX's (onnx::MatMul), JAX's (jax::dot_general); "" where it does not tell.
+    (MatMul), ONNX's (onnx::MatMul), JAX's (jax::dot_general), TensorFlow's (tf::MatMul); "" where it
+    does not tell.
 
     Calls of torch.distributed are a world of their own: their `gather` is not aten's.
     """
     if "c10d" in namespace(op) or op.startswith(("torch.distributed", "Distributed.")):
         return COLLECTIVE
-    if namespace(op) in {ONNX, JAX}:
+    if namespace(op) in NAMESPACED:
         return namespace(op)
     if _CAMEL.fullmatch(_last(op)):
         return GRAPH

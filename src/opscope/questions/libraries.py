@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
 
 INSTALLED = ("/site-packages/", "/dist-packages/")
-FRAMEWORK = "torch/"
+FRAMEWORKS = ("torch/", "tensorflow/")
 
 
 def library_lines(run: Run, calls: Iterable[Call]) -> Mapping[tuple[int, int], str]:
     """`/full/path/modeling_gpt2.py:178` by (process, index): the innermost line of a library, torch
-    apart, below the user's own line.
+    and TensorFlow apart, below the user's own line.
     """
     wanted: dict[tuple[int, int], list[Call]] = {}
     for call in calls:
@@ -38,14 +38,14 @@ def library_lines(run: Run, calls: Iterable[Call]) -> Mapping[tuple[int, int], s
 
 
 def library_line(frames: Sequence[str], source: str) -> str | None:
-    """The innermost frame of an installed package other than torch that lies below the line of
-    source; frames are innermost first.
+    """The innermost frame of an installed package other than torch and TensorFlow that lies below
+    the line of source; frames are innermost first.
     """
     for frame in frames:
         place = frame.rpartition(" in ")[0]
         if place == source:
             return None
-        package = next((place.partition(mark)[2] for mark in INSTALLED if mark in place), FRAMEWORK)
-        if not package.startswith(FRAMEWORK):
+        package = next((place.partition(mark)[2] for mark in INSTALLED if mark in place), "")
+        if package and not package.startswith(FRAMEWORKS):
             return place
     return None

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.compare.side.lowering import APART, spelling
-from opscope.operators.spelling import JAX, ONNX
+from opscope.compare.side.lowering import spelling
+from opscope.operators.spelling import JAX, NAMESPACED, ONNX
 from opscope.questions.rows import rows_of_calls
 
 if TYPE_CHECKING:
@@ -107,7 +107,8 @@ def attributes(word: str, text: str | None, *, world: str) -> dict[str, tuple[fl
     named = kwargs if isinstance(kwargs, dict) else {}
     given: dict[str, Any] = dict(_given(named))
     positions = args if isinstance(args, list) else []
-    places = _GRAPH_POSITIONS if world == "graph" else _POSITIONS if world not in APART else {}
+    named_alone = world in NAMESPACED
+    places = _GRAPH_POSITIONS if world == "graph" else {} if named_alone else _POSITIONS
     for name, place in places.get(word, {}).items():
         if name not in given and place < len(positions):
             given[name] = positions[place]

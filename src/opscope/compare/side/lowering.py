@@ -21,7 +21,7 @@ import numpy as np
 from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import kin, traits_of, works_in_place
-from opscope.operators.spelling import JAX, ONNX, namespace
+from opscope.operators.spelling import JAX, NAMESPACED, ONNX, namespace
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
@@ -54,10 +54,10 @@ class Lowered(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=8192)
 def world(op: str) -> str:
-    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN, TensorFlow), "onnx",
-    "jax", or "" for none of them.
+    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN), "onnx", "jax", "tf", or ""
+    for none of them.
     """
-    if namespace(op) in APART:
+    if namespace(op) in NAMESPACED:
         return namespace(op)
     if _TORCH.match(op):
         return "torch"
