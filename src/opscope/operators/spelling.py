@@ -28,8 +28,8 @@ _VERSION = re.compile(r"(V\d+D?|Ext\d?)$")
 
 def world_of(op: str) -> str:
     """Whose spelling it is: torch's dispatcher, an API's (torch.cat, Tensor.add_), a graph's
-    (MatMul), ONNX's (onnx::MatMul), JAX's (jax::dot_general), TensorFlow's (tf::MatMul); "" where it
-    does not tell.
+    (MatMul), ONNX's (onnx::MatMul), JAX's (jax::dot_general), TensorFlow's (tf::MatMul); "" where
+    it does not tell.
 
     Calls of torch.distributed are a world of their own: their `gather` is not aten's.
     """

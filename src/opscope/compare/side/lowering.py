@@ -21,7 +21,7 @@ import numpy as np
 from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import kin, traits_of, works_in_place
-from opscope.operators.spelling import JAX, NAMESPACED, ONNX, namespace
+from opscope.operators.spelling import JAX, NAMESPACED, ONNX, TENSORFLOW, namespace, word_of
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
@@ -34,7 +34,7 @@ _FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch", JAX: JAX}
 # Worlds that are so unlike others that no call need have a partner: held against them by what the
 # programs hold alike.
 APART = frozenset({JAX, ONNX})
-_GRADIENT = "convolution_backward"
+_GRADIENT, _BIAS_GRADIENT = "convolution_backward", "biasaddgrad"
 _BATCH_NORM, _MOVING, _TRAINING = (
     "native_batch_norm",
     3,
@@ -54,8 +54,8 @@ class Lowered(msgspec.Struct, frozen=True):
 
 @lru_cache(maxsize=8192)
 def world(op: str) -> str:
-    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN), "onnx", "jax", "tf", or ""
-    for none of them.
+    """Whose spelling an operator has: "torch", "graph" (MindSpore, CANN), "onnx", "jax", "tf", or
+    "" for none of them.
     """
     if namespace(op) in NAMESPACED:
         return namespace(op)
@@ -266,9 +266,7 @@ class _Draft:
                         self._join(call, head)
                         break
         for call in np.flatnonzero(self.home >= 0).tolist():
-            if self.words[call] == "sum" and self.side.words.get(
-                int(calls.op[call]), ""
-            ).startswith("BiasAddGrad"):
+            if self.words[call] == "sum" and word_of(self.side.operator(call)) == _BIAS_GRADIENT:
                 for row in self.read(call):
                     found = first.get(int(self.source[row])) if self.source[row] >= 0 else None
                     if found is not None and self.kept[row]:

@@ -18,6 +18,7 @@ ALIASES = frozenset({"Identity", "IdentityN"})  # their results are what they we
 READS = frozenset({"ReadVariableOp"})
 GIVEN = frozenset({"Placeholder", "PlaceholderWithDefault"})
 CONSTANTS = frozenset({"Const"})
+VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze"})
 TAKEN = frozenset({"OptionalGetValue"})
 PIPELINE = "Dataset_"  # graphs of tf.data
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -114,6 +115,18 @@ class Static:
             for op in self.ops.values()
             if op.type in GIVEN and (name := f"{op.name}:0") in named
         )
+
+    @cached_property
+    def roles(self) -> dict[str, str]:
+        """What each variable is that the passes read: a parameter, or a buffer where they write to it
+        too, as to moving averages. Moments and counters of an optimizer are neither.
+        """
+        read, written = set(), set()
+        for op in self.ops.values():
+            if not _OF_VARIABLES.fullmatch(op.type) or self.phases[op.name] == OPTIMIZER:
+                continue
+            (written if is_assignment(op) else read).update(op.inputs[: _variables_of(op.type)])
+        return {name: "buffer" if name in written else "parameter" for name in read}
 
     @cached_property
     def arguments(self) -> list[str]:

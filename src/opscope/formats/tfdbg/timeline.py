@@ -29,6 +29,7 @@ from opscope.formats.tfdbg.graphs import (
     PIPELINE,
     READS,
     TAKEN,
+    VIEWS,
     Static,
     assigns,
     own_frames,
@@ -182,6 +183,8 @@ class Timeline:
         if draft is None:
             draft = self._draft(op, static, running, trace.device)
         state = self._state(trace.tensor, "graph_execution_traces")
+        if op.type in VIEWS and draft.inputs:
+            _seen_as(draft.inputs[0][1], state)
         running.states[op.name, trace.slot] = state
         draft.outputs.append((str(trace.slot), state))
         self._remember(state)
@@ -300,20 +303,24 @@ class Timeline:
 
     def _read(self, op: Op, static: Static, kept: Kept | None) -> State:
         """The state of a variable that is read; what was written last, where it may be that."""
-        key = self._variable(op.graph, op.inputs[0] if op.inputs else op.name, static)
-        name = op.name.removesuffix("/ReadVariableOp")
-        return self._seen(key, kept, "graph_execution_traces", name)
+        given = op.inputs[0] if op.inputs else op.name
+        key = self._variable(op.graph, given, static)
+        state = self._seen(key, kept, "graph_execution_traces")
+        state.role = static.roles.get(given, state.role)
+        state.name = state.name or op.name.removesuffix("/ReadVariableOp")
+        return state
 
-    def _seen(self, key: Variable, kept: Kept | None, kind: str, name: str | None) -> State:
+    def _seen(self, key: Variable, kept: Kept | None, kind: str) -> State:
         state = self._variables.get(key)
         if state is not None and state.pending and kept is not None:
             state.kept, state.kind, state.pending = kept, kind, False
         known = state is not None and (kept is None or kept.content == state.kept.content)
         if state is None or not known:
-            state = self._state(kept, kind, role="parameter", name=name)
+            old = state
+            state = self._state(kept, kind)
+            if old is not None:
+                state.role, state.name = old.role, old.name
             self._variables[key] = state
-        elif state.name is None:
-            state.name = name
         return state
 
     def _assign(self, graph: str, before: int | None) -> None:
@@ -338,7 +345,7 @@ class Timeline:
         state = self._state(
             given.kept if given is not None else None,
             given.kind if given is not None else "",
-            role="parameter",
+            role=old.role if old is not None else None,
             name=old.name if old is not None else None,
             pending=given is None or given.kept.columns == UNTOLD,
         )
@@ -385,7 +392,7 @@ class Timeline:
         if event.type in READS:
             key = event.inputs[0] if event.inputs else -1
             for number, kept in states:
-                self._eager[number] = self._seen(key, kept, "execution", None)
+                self._eager[number] = self._seen(key, kept, "execution")
             return
         self._steps.eager(phase)
         draft = Draft(
@@ -402,6 +409,8 @@ class Timeline:
         )
         for slot, (number, kept) in enumerate(states):
             state = self._result(event, kept)
+            if event.type in VIEWS and draft.inputs:
+                _seen_as(draft.inputs[0][1], state)
             self._eager[number] = state
             draft.outputs.append((str(slot), state))
             self._remember(state)
@@ -436,6 +445,11 @@ class Timeline:
 def _unknown(name: str) -> State:
     """A tensor of which the dump tells nothing but what it is called in its graph."""
     return State(Kept(UNTOLD), "", name=name)
+
+
+def _seen_as(viewed: State, state: State) -> None:
+    """Make a state that of the same elements under another shape."""
+    state.version, state.role, state.name = viewed.version, viewed.role, viewed.name
 
 
 class Handles:
