@@ -42,7 +42,7 @@ class Conv(keras.Model):
             name="norm",
         )
         self.two = LAYERS.Conv2D(8, 3, padding="same", name="two")
-        self.pool = (LAYERS.AveragePooling2D if FAULT == "pool" else LAYERS.MaxPooling2D)()
+        self.pool = (LAYERS.AveragePooling2D if FAULT == "pool" else LAYERS.MaxPooling2D)(2)
         self.head = LAYERS.Dense(4, name="head")
 
     def call(self, x, training=True):

@@ -54,7 +54,8 @@ class Transformer(nn.Module):
     def attention(self, x):
         n, t, _ = x.shape
         q, k, v = (
-            part(x).reshape(n, t, 2, 8).transpose(1, 2) for part in (self.query, self.key, self.value)
+            part(x).reshape(n, t, 2, 8).transpose(1, 2)
+            for part in (self.query, self.key, self.value)
         )
         scores = q @ k.transpose(2, 3) / 8**0.5
         mixed = scores.softmax(-1) @ v
@@ -95,7 +96,9 @@ def main(name: str, file: str) -> None:
         optimizer.zero_grad()
         loss.backward()
         step = start // 6 + 1
-        for group in optimizer.param_groups if name != "conv" else ():  # Keras adds it before the second moment is corrected
+        for group in (
+            optimizer.param_groups if name != "conv" else ()
+        ):  # Keras adds it before the second moment is corrected
             group["eps"] = 1e-7 / (1 - 0.999**step) ** 0.5
         optimizer.step()
 

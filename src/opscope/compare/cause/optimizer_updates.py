@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.lowering import OPTIMIZER
+from opscope.compare.side.lowering import LINEAR_OPTIMIZER, OPTIMIZER
 
 if TYPE_CHECKING:
     from opscope.compare.cause.flags import Signs
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 _Rows = dict[tuple[int, int], list[tuple[int, int]]]
 LEAST = 3  # parameters that must tell: one alone may have a gradient that is rounding
 OFF = 0.02  # of the update, that no rounding makes of half of all parameters
+_OFF_ALIKE, _STEADY = 0.01, 0.1  # less is enough where all are off by the same, to this part of it
 _NOISES = 20.0  # times the error of the step's results
 _TELLING = 16.0  # times the rounding of the parameter
 
@@ -49,7 +50,8 @@ class Updates:
         if self._pairing.between is None:
             return []
         steps: list[int] = np.flatnonzero(
-            (match >= 0) & target.which(target.calls.op, lambda op: op == OPTIMIZER)
+            (match >= 0)
+            & target.which(target.calls.op, lambda op: op in (OPTIMIZER, LINEAR_OPTIMIZER))
         ).tolist()
         return steps
 
@@ -61,9 +63,11 @@ class Updates:
         if len(ratios) < LEAST:
             return ""
         off, middle = float(np.median(np.abs(ratios - 1))), float(np.median(ratios))
-        if off <= OFF + _NOISES * self._signs.noise(call):
+        noise, apart = _NOISES * self._signs.noise(call), float(np.median(np.abs(ratios - middle)))
+        steady = len(ratios) > LEAST and apart <= _STEADY * off and off > _OFF_ALIKE + noise
+        if off <= OFF + noise and not steady:
             return ""
-        if np.median(np.abs(ratios - middle)) <= OFF * abs(middle):
+        if steady or apart <= OFF * abs(middle):
             return f"parameters move {middle:.4g} times as far as golden's: another learning rate"
         return (
             f"half of all parameters move by {off:.0%} more or less than golden's: another rate, "

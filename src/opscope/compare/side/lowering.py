@@ -256,7 +256,6 @@ class _Draft:
         """The gradients of one convolution by input, weight and bias: they read the same gradient
         of its output.
         """
-        calls = self.side.calls
         first: dict[int, int] = {}
         for call in np.flatnonzero(self.home >= 0).tolist():
             if self.words[call] == _GRADIENT:
@@ -305,7 +304,7 @@ class _Draft:
             steps[int(calls.process[call]), int(calls.step[call])].append(call)
         written: dict[tuple[int, int], list[int]] = defaultdict(list)
         for (process, _), members in steps.items():
-            head = members[-1]
+            head = next(filter(self._trains, reversed(members)), members[-1])
             linear = all(
                 traits_of(self.words[call].removeprefix("_foreach_")).linear_update
                 for call in members
@@ -324,6 +323,10 @@ class _Draft:
             ]
             if before and self.home[call] != self.home[tensors.call[before[-1]]]:
                 self.source[row], self.producer[row] = before[-1], tensors.call[before[-1]]
+
+    def _trains(self, call: int) -> bool:
+        """Whether a call writes to a parameter: the last of a step may count it only."""
+        return any(self.side.tensors.parameter[row] for row in self.written(call))
 
     def _updated(self, members: list[int]) -> dict[int, int]:
         """The last row of each parameter that calls write, by the hash of its name; all else that

@@ -63,16 +63,17 @@ def own_frames(frames: tuple[str, ...]) -> tuple[str, ...]:
 
 def phase_of(frames: tuple[str, ...], kind: str, name: str = "", graph: str = "") -> str:
     """The phase that an operator's stack, type and names tell."""
-    if _APPLIES.fullmatch(kind) or any(map(_applies, frames)):
+    if _APPLIES.fullmatch(kind) or _updates(frames):
         return OPTIMIZER
     if name.startswith(TAPE) or _GRADIENT_GRAPH.fullmatch(graph) or tape_frame(frames) is not None:
         return BACKWARD
     return FORWARD
 
 
-def _applies(frame: str) -> bool:
-    place, _, function = frame.rpartition(" in ")
-    return function in _APPLYING and _OPTIMIZER_FILE.search(place) is not None
+def _updates(frames: tuple[str, ...]) -> bool:
+    """Whether an optimizer applied gradients, and did not merely make what it keeps."""
+    functions = [frame.rpartition(" in ")[2] for frame in frames if _OPTIMIZER_FILE.search(frame)]
+    return bool(_APPLYING & set(functions)) and "build" not in functions
 
 
 def tape_frame(frames: tuple[str, ...]) -> int | None:
@@ -118,8 +119,8 @@ class Static:
 
     @cached_property
     def roles(self) -> dict[str, str]:
-        """What each variable is that the passes read: a parameter, or a buffer where they write to it
-        too, as to moving averages. Moments and counters of an optimizer are neither.
+        """What each variable is that the passes read: a parameter, or a buffer where they write to
+        it too, as to moving averages. Moments and counters of an optimizer are neither.
         """
         read, written = set(), set()
         for op in self.ops.values():

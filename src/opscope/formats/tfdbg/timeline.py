@@ -42,6 +42,7 @@ from opscope.formats.tfdbg.tensors import Kept
 Variable = int | tuple[str, str]  # its handle, or a graph and what that calls it
 _LONGEST_CHAIN = 100  # of identities
 UNTOLD = {"dtype": UNKNOWN}  # all that is known of a tensor that was not traced
+TRACES, EXECUTIONS = "graph_execution_traces", "execution"  # files
 _TELLING = 4  # equal contents of more elements are taken for one tensor that was passed
 
 
@@ -92,6 +93,7 @@ class _Running(msgspec.Struct):
     untraced: dict[str, State] = {}  # by the name of the input
     drafts: dict[str, Draft] = {}
     assigned: int = 0
+    step: int | None = None  # of a pipeline's pass, which other calls do not tell
 
 
 class Timeline:
@@ -109,7 +111,8 @@ class Timeline:
         self._writer = ""  # the function that last wrote to a variable known by a graph alone
         self._contents: dict[int, State] = {}
         self._latest: dict[str, Draft] = {}
-        self._passes: dict[str, int] = {}
+        self._passes: dict[tuple[str, int], _Running] = {}
+        self._seen_before: dict[tuple[str, str, int], int] = {}
         self._version = 0
         self._steps = _Steps()
         self._calls: dict[str, deque[Execution]] = defaultdict(deque)  # of functions, to come
@@ -122,6 +125,8 @@ class Timeline:
                 self._execution(event)
         for graph in list(self._running):
             self._end(graph)
+        for draft in self.drafts:  # what a pipeline prepared for steps that did not come
+            draft.step = min(draft.step, self._steps.number)
         self.drafts.sort(key=lambda draft: draft.step)
 
     def _in_time(self) -> Iterator[Trace | Execution]:
@@ -142,6 +147,9 @@ class Timeline:
     def _trace(self, trace: Trace) -> None:
         static = self._static(trace.graph)
         op = static.ops.get(trace.op) or Op(name=trace.op, graph=trace.graph)
+        if static.name.startswith(PIPELINE):
+            self._computed(trace, op, static, self._pass(trace))
+            return
         running = self._running.get(trace.graph)
         if running is not None and (trace.op, trace.slot) in running.states:
             self._end(trace.graph)
@@ -149,21 +157,18 @@ class Timeline:
             self._steps.again(trains=OPTIMIZER in static.phases.values())
         if running is None:
             running = self._begin(trace.graph)
-        if not static.name.startswith(PIPELINE):
-            self._steps.enter(self._outermost(trace.graph))
+        self._steps.enter(self._outermost(trace.graph))
         self._assign(trace.graph, before=static.place.get(trace.op, 0))
-        if op.type in READS:
-            running.states[trace.op, trace.slot] = self._read(op, static, trace.tensor)
-        elif op.type in CONSTANTS:
-            running.states[trace.op, trace.slot] = self._state(
-                trace.tensor, "graph_execution_traces", role="constant"
-            )
-        elif op.type in GIVEN:
-            running.states[trace.op, trace.slot] = self._given(trace.tensor)
-        elif op.type in ALIASES:
-            return
-        else:
-            self._computed(trace, op, static, running)
+        self._computed(trace, op, static, running)
+
+    def _pass(self, trace: Trace) -> _Running:
+        """The pass of a pipeline that a trace is of: several run at a time, each in its order,
+        ahead of who reads them. Its number is the step.
+        """
+        key = (trace.graph, trace.op, trace.slot)
+        number = self._seen_before.get(key, 0)
+        self._seen_before[key] = number + 1
+        return self._passes.setdefault((trace.graph, number), _Running(step=number))
 
     def _begin(self, graph: str) -> _Running:
         """A graph is executed. What it wrote to variables that only it knows may be there no more,
@@ -179,13 +184,24 @@ class Timeline:
         return running
 
     def _computed(self, trace: Trace, op: Op, static: Static, running: _Running) -> None:
+        key = (op.name, trace.slot)
+        if op.type in READS:
+            running.states[key] = self._read(op, static, trace.tensor)
+        elif op.type in CONSTANTS:
+            running.states[key] = self._state(trace.tensor, TRACES, role="constant")
+        elif op.type in GIVEN:
+            running.states[key] = self._given(trace.tensor)
+        elif op.type not in ALIASES:
+            self._called(trace, op, static, running)
+
+    def _called(self, trace: Trace, op: Op, static: Static, running: _Running) -> None:
         draft = running.drafts.get(op.name)
         if draft is None:
             draft = self._draft(op, static, running, trace.device)
-        state = self._state(trace.tensor, "graph_execution_traces")
+        state = self._state(trace.tensor, TRACES)
         if op.type in VIEWS and draft.inputs:
             _seen_as(draft.inputs[0][1], state)
-        running.states[op.name, trace.slot] = state
+        running.states[trace.op, trace.slot] = state
         draft.outputs.append((str(trace.slot), state))
         self._remember(state)
 
@@ -196,7 +212,7 @@ class Timeline:
         draft = Draft(
             op=f"tf::{op.type or 'Unknown'}",
             name=op.name,
-            step=self._step(op.graph, static),
+            step=self._steps.number if running.step is None else running.step,
             phase=phase,
             frames=static.frames.get(op.name, ()),
             module=static.module_of(op.name) if of is None else of.module,
@@ -212,14 +228,9 @@ class Timeline:
         self.drafts.append(draft)
         if phase != BACKWARD:
             self._latest[op.name] = draft
-        self._steps.saw(phase)
+        if running.step is None:
+            self._steps.saw(phase)
         return draft
-
-    def _step(self, graph: str, static: Static) -> int:
-        """Pipelines run ahead of who reads them: the time of a pass says nothing."""
-        if static.name.startswith(PIPELINE):
-            return self._passes.get(graph, 0)
-        return self._steps.number
 
     def _input(self, name: str, op: Op, static: Static, running: _Running) -> State | None:
         """The state that an input is of; None for a variable that is only named."""
@@ -290,7 +301,7 @@ class Timeline:
         known = self._passed(kept)
         if known is not None and math.prod(known.kept.columns["shape"]) > _TELLING:
             return known
-        return State(kept or Kept(UNTOLD), "graph_execution_traces")
+        return State(kept or Kept(UNTOLD), TRACES)
 
     def _passed(self, kept: Kept | None) -> State | None:
         return self._contents.get(kept.content) if kept and kept.content is not None else None
@@ -305,7 +316,7 @@ class Timeline:
         """The state of a variable that is read; what was written last, where it may be that."""
         given = op.inputs[0] if op.inputs else op.name
         key = self._variable(op.graph, given, static)
-        state = self._seen(key, kept, "graph_execution_traces")
+        state = self._seen(key, kept, TRACES)
         state.role = static.roles.get(given, state.role)
         state.name = state.name or op.name.removesuffix("/ReadVariableOp")
         return state
@@ -355,7 +366,6 @@ class Timeline:
     def _end(self, graph: str) -> None:
         """An execution of a graph is over."""
         self._assign(graph, before=None)
-        self._passes[graph] = self._passes.get(graph, 0) + 1
         del self._running[graph]
 
     def _outermost(self, graph: str) -> str:
@@ -392,7 +402,7 @@ class Timeline:
         if event.type in READS:
             key = event.inputs[0] if event.inputs else -1
             for number, kept in states:
-                self._eager[number] = self._seen(key, kept, "execution")
+                self._eager[number] = self._seen(key, kept, EXECUTIONS)
             return
         self._steps.eager(phase)
         draft = Draft(
@@ -423,7 +433,7 @@ class Timeline:
         known = self._passed(kept) if event.type in TAKEN else None
         if known is not None:
             return known
-        return self._state(kept, "execution")
+        return self._state(kept, EXECUTIONS)
 
     def _tells(self, graph: str) -> bool:
         """Whether it is known to which variables a graph wrote."""
