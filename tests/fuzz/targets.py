@@ -33,6 +33,7 @@ from opscope.formats import (
     onnxruntime,
     opdebug,
     ptdbg,
+    tfdbg,
 )
 from opscope.formats.archives import keys_of, read_npz, read_safetensors
 from opscope.formats.cann import batch, compare, corefile, detection, dumpfile, fusion, names
@@ -303,6 +304,7 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "pb": lambda data: void(parse_pb(data)),
     "pt": _as_file("a.pt", read_pt),
     "ptdbg": lambda data: void(ptdbg.parse_pkl(data, "dump.pkl")),
+    "tfdbg": _as_folder("tfdbg", _run(tfdbg.FORMAT)),
     "ptdbg_tree": _as_folder("ptdbg", _run(ptdbg.FORMAT)),
     "safetensors": _as_file("a.safetensors", _archive(read_safetensors)),
     "settings": _as_text(_settings),

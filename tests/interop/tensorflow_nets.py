@@ -17,7 +17,7 @@ GENERATOR = np.random.default_rng(7)
 
 
 def gelu(x):
-    return tf.nn.gelu(x, approximate=FAULT == "gelu")  # line of gelu
+    return tf.nn.gelu(x, approximate=FAULT == "gelu")
 
 
 def mlp():

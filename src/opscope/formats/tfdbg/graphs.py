@@ -37,6 +37,8 @@ _OF_A_GRADIENT = re.compile(r"(?:.*/)?gradients/(.+)_grad/[^/]+(?:/.*)?")
 _TAPE_FILE = "tensorflow/python/eager/backprop.py:"
 _OPTIMIZER_FILE = re.compile(r"/keras/(?:src/)?optimizers/|/tensorflow/python/training/")
 _APPLYING = frozenset({"apply", "apply_gradients"})
+_DATASET = ("Dataset", "DatasetV2", "DatasetV3", "DatasetV4")
+_PARALLEL = re.compile(r"Parallel|MapAndBatch|LegacyParallel")
 _DEBUGGER = re.compile(r"/tensorflow/python/(?:debug/|framework/op_callbacks\.py)")
 
 
@@ -53,6 +55,11 @@ def assigns(kind: str) -> bool:
 def _variables_of(kind: str) -> int:
     """How many of its first inputs are variables."""
     return _UPDATED.get(kind.partition("Apply")[2], 1)
+
+
+def is_parallel(kind: str) -> bool:
+    """Whether an operator makes a pipeline that computes several elements at a time."""
+    return kind.endswith(_DATASET) and _PARALLEL.match(kind) is not None
 
 
 def own_frames(frames: tuple[str, ...]) -> tuple[str, ...]:

@@ -32,6 +32,7 @@ from opscope.formats.tfdbg.graphs import (
     VIEWS,
     Static,
     assigns,
+    is_parallel,
     own_frames,
     phase_of,
     producer,
@@ -114,6 +115,7 @@ class Timeline:
         self._passes: dict[tuple[str, int], _Running] = {}
         self._seen_before: dict[tuple[str, str, int], int] = {}
         self._version = 0
+        self._parallel = any(is_parallel(each.type) for each in events.executions)
         self._steps = _Steps()
         self._calls: dict[str, deque[Execution]] = defaultdict(deque)  # of functions, to come
         for each in sorted(events.executions, key=lambda each: each.time):
@@ -148,6 +150,8 @@ class Timeline:
         static = self._static(trace.graph)
         op = static.ops.get(trace.op) or Op(name=trace.op, graph=trace.graph)
         if static.name.startswith(PIPELINE):
+            if self._parallel:
+                return
             self._computed(trace, op, static, self._pass(trace))
             return
         running = self._running.get(trace.graph)
@@ -162,8 +166,8 @@ class Timeline:
         self._computed(trace, op, static, running)
 
     def _pass(self, trace: Trace) -> _Running:
-        """The pass of a pipeline that a trace is of: several run at a time, each in its order,
-        ahead of who reads them. Its number is the step.
+        """The pass of a pipeline that a trace is of, ahead of who reads it. Its number is the step.
+        Of passes that run beside each other nobody can tell which is which: they are left out.
         """
         key = (trace.graph, trace.op, trace.slot)
         number = self._seen_before.get(key, 0)
