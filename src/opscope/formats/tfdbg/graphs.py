@@ -129,7 +129,8 @@ class Static:
         """What each variable is that the passes read: a parameter, or a buffer where they write to
         it too, as to moving averages. Moments and counters of an optimizer are neither.
         """
-        read, written = set(), set()
+        read: set[str] = set()
+        written: set[str] = set()
         for op in self.ops.values():
             if not _OF_VARIABLES.fullmatch(op.type) or self.phases[op.name] == OPTIMIZER:
                 continue
