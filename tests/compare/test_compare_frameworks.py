@@ -288,6 +288,12 @@ def test_words_of_all_worlds() -> None:
         ("MaxPoolWithArgmax", "aten::max_pool2d_with_indices.default"),
         ("ReluGrad", "aten::threshold_backward.default"), ("BiasAddGrad", "aten::sum.dim_IntList"),
         ("Cast", "aten::_to_copy.default"), ("SoftmaxV2", "aten::_softmax.default"),
+        ("tf::MatMul", "aten::addmm.default"), ("tf::BatchMatMulV2", "aten::bmm.default"),
+        ("tf::FusedBatchNormV3", "aten::native_batch_norm.default"),
+        ("tf::Conv2DBackpropFilter", "aten::convolution_backward.default"),
+        ("tf::Sum", "aten::sum.dim_IntList"), ("tf::Mean", "aten::mean.dim"),
+        ("tf::Max", "aten::amax.default"), ("tf::GatherV2", "aten::embedding.default"),
+        ("tf::SelectV2", "aten::where.self"), ("tf::BiasAdd", "aten::add.Tensor"),
     ]  # fmt: skip
     assert [(kin(one), kin(other)) for one, other in alike if kin(one) != kin(other)] == []
     assert (
@@ -295,7 +301,8 @@ def test_words_of_all_worlds() -> None:
         world("aten::mm.default"),
         world("Functional.relu.0"),
         world("relu"),
-    ) == ("graph", "torch", "torch", "")
+        world("tf::Relu"),
+    ) == ("graph", "torch", "torch", "", "tf")
     assert kin("Mul") != kin("MatMul")
 
 

@@ -34,11 +34,16 @@ def tensor(version: int, mean: float, *, error: float = 0.0, **changes: Any) -> 
 
 
 def trained(
-    *, graph: bool, moves: dict[str, float], error: float = 0.0, gradient: float = 0.5
+    *,
+    graph: bool,
+    moves: dict[str, float],
+    error: float = 0.0,
+    gradient: float = 0.5,
+    updates: tuple[str, str] = ("Adam", "addcdiv_"),
 ) -> Builder:
     """Four products, their gradients, and one step of Adam as either framework runs it."""
     built, phases = Builder(), {"phase": "backward"}
-    product, update = ("MatMul", "Adam") if graph else ("mm", "addcdiv_")
+    product, update = ("MatMul", updates[0]) if graph else ("mm", updates[1])
     for place, name in enumerate(NAMES):
         read = tensor(10 + place, 0.1 * place, tensor_name=name, role="parameter")
         built.call(
@@ -98,3 +103,25 @@ def test_moves_that_follow_no_single_rate_are_told_so() -> None:
     finding = first(dict(zip(NAMES, (0.02, -0.001, 0.003, 0.001), strict=True)))
     assert finding is not None
     assert "another rate, momentum, decay or epsilon" in finding.reasons[0]
+
+
+def test_a_rate_that_is_off_a_little_is_told_where_all_move_alike() -> None:
+    finding = first({name: 1.015 * moved for name, moved in MOVES.items()})
+    assert finding is not None
+    assert "move 1.015 times as far" in finding.reasons[0]
+    assert first({name: 1.005 * moved for name, moved in MOVES.items()}) is None
+
+
+def test_moves_that_are_off_a_little_each_otherwise_accuse_nobody() -> None:
+    apart = dict(zip(NAMES, (1.015, 0.985, 1.018, 0.99), strict=True))
+    assert first({name: apart[name] * moved for name, moved in MOVES.items()}) is None
+
+
+def test_an_optimizer_that_only_adds_is_held_by_how_far_parameters_move() -> None:
+    updates = ("ApplyMomentum", "add_")
+    further = {name: 1.9 * moved for name, moved in MOVES.items()}
+    theirs = trained(graph=False, moves=MOVES, updates=updates).run()
+    assert compare(trained(graph=True, moves=MOVES, updates=updates).run(), theirs).findings == ()
+    finding = compare(trained(graph=True, moves=further, updates=updates).run(), theirs).first()
+    assert finding is not None
+    assert "parameters move 1.9 times as far as golden's: another learning rate" in finding.reasons
