@@ -45,12 +45,16 @@ BESIDE = {  # what a port does wrong: the operator that is named, and its module
 }
 EACH_OTHER = {
     "mlp-eps": "tf::AddV2",
+    "mlp-gelu": "tf::Pow",
     "mlp-loss": "tf::Prod",
     "mlp-rate": "tf::AssignVariableOp",
     "conv-average": "tf::Mul",
     "conv-eps": "tf::AddV2",
     "conv-pool": "tf::AvgPool",
     "transformer-eps": "tf::AddV2",
+    "transformer-gelu": "tf::Pow",
+    "transformer-scale": "tf::Softmax",
+    "transformer-axis": "tf::Softmax",
 }
 pytestmark = [
     pytest.mark.interop,

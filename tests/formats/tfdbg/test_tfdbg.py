@@ -93,6 +93,16 @@ def test_what_an_optimizer_wrote_is_what_is_read_next() -> None:
     np.testing.assert_array_equal(run.value(written), before - update)
 
 
+def test_gradients_bear_the_names_of_their_parameters() -> None:
+    run = open_run(REAL)
+    names = {each.index: each.name for each in calls(run)}
+    assert [
+        (names[row.index], row.tensor_name)
+        for row in table(run, "tensors")
+        if row.role == "gradient" and row.io == "output"
+    ] == [("gradient_tape/MatMul/MatMul", "MatMul")] * 2
+
+
 def test_arguments_of_a_function_are_what_it_was_called_with() -> None:
     run = open_run(REAL)
     made = rows(run, "Square")["output", "0"]
@@ -200,6 +210,16 @@ def test_a_loop_inside_a_function_is_no_step(tmp_path: Path) -> None:
         )
     )
     assert [(each.name, each.step) for each in calls(run)] == [("e", 0), ("e#2", 0), ("e#3", 0)]
+
+
+def test_passes_of_a_parallel_pipeline_are_left_out(tmp_path: Path) -> None:
+    graphs = [("root", "", ""), ("g", "Dataset_map_f", "root")]
+    made = {"ops": [op("Exp", "e")], "traces": [trace(2.0, "e", tensor([1.0]))], "graphs": graphs}
+    for kind, pipeline in (("MapDataset", ["e"]), ("ParallelMapDatasetV2", [])):
+        run = open_run(
+            write_dump(tmp_path / kind, executions=[execution(1.0, kind, [1], [2])], **made)
+        )
+        assert [each.name for each in calls(run)] == [kind, *pipeline]
 
 
 def test_eager_executions_are_joined_by_their_tensors(tmp_path: Path) -> None:

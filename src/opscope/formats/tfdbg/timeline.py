@@ -56,6 +56,7 @@ class State(msgspec.Struct, eq=False):
     role: str | None = None
     name: str | None = None
     pending: bool = False  # what was written to a variable, and was not read since
+    maker: Draft | None = None
 
 
 class Draft(msgspec.Struct, eq=False):
@@ -206,6 +207,7 @@ class Timeline:
         if op.type in VIEWS and draft.inputs:
             _seen_as(draft.inputs[0][1], state)
         running.states[trace.op, trace.slot] = state
+        state.maker = draft
         draft.outputs.append((str(trace.slot), state))
         self._remember(state)
 
@@ -363,9 +365,12 @@ class Timeline:
             role=old.role if old is not None else None,
             name=old.name if old is not None else None,
             pending=given is None or given.kept.columns == UNTOLD,
+            maker=draft,
         )
         self._variables[key] = state
         draft.outputs.append(("0", state))
+        if old is not None and old.role == "parameter" and draft.phase == OPTIMIZER:
+            _name_gradient(draft, old)
 
     def _end(self, graph: str) -> None:
         """An execution of a graph is over."""
@@ -426,6 +431,7 @@ class Timeline:
             if event.type in VIEWS and draft.inputs:
                 _seen_as(draft.inputs[0][1], state)
             self._eager[number] = state
+            state.maker = state.maker or draft
             draft.outputs.append((str(slot), state))
             self._remember(state)
         if assigns(event.type) and event.inputs:
@@ -464,6 +470,28 @@ def _unknown(name: str) -> State:
 def _seen_as(viewed: State, state: State) -> None:
     """Make a state that of the same elements under another shape."""
     state.version, state.role, state.name = viewed.version, viewed.role, viewed.name
+
+
+def _name_gradient(update: Draft, parameter: State) -> None:
+    """Give a gradient the name of its parameter: the one result of the backward pass, of the
+    parameter's shape, that an update of it was computed from.
+    """
+    found: dict[int, State] = {}
+    seen, left = {id(update)}, [update]
+    while left:
+        for _, state in left.pop().inputs:
+            maker = state.maker
+            if maker is None or id(maker) in seen:
+                continue
+            if maker.phase == BACKWARD:
+                found[id(state)] = state
+            elif maker.phase == OPTIMIZER and maker.step == update.step:
+                seen.add(id(maker))
+                left.append(maker)
+    shape = parameter.kept.columns.get("shape")
+    fit = [state for state in found.values() if state.kept.columns.get("shape") == shape]
+    if len(fit) == 1 and fit[0].role is None:
+        fit[0].role, fit[0].name = "gradient", parameter.name
 
 
 class Handles:
