@@ -22,7 +22,7 @@ from typing import Any
 from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
-from opscope.operators.spelling import COMPILED
+from opscope.operators.spelling import COMPILED, TENSORFLOW
 from opscope.report.console import folded, line, make_console, print_lines
 from opscope.report.oneline import one_line
 from opscope.report.source import short_place, text_of
@@ -450,11 +450,11 @@ def next_command(finding: Finding, run: str) -> str | None:
     if any(record.get("asynchronous") for record in finding.evidence):
         return "opscope run --sync -- CMD"  # the call that it names only heard of the failure
     # An overflow record whose operator was not dumped is a call without tensors: there is nothing
-    # to make a case of; a graph is no single operator.
+    # to make a case of; a graph is no single operator; TensorFlow's debugger keeps no attributes.
     judged = (
         finding.kind in ("overflow-origin", "replay-mismatch")
         and bool(finding.inputs or finding.outputs)
-        and not (finding.op or "").startswith(COMPILED)
+        and not (finding.op or "").startswith((COMPILED, f"{TENSORFLOW}::"))
     )
     kept = judged or any(record.get("inputs_kept") for record in finding.evidence)
     if (

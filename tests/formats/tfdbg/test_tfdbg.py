@@ -21,6 +21,7 @@ from opscope.formats.registry import open_run
 from opscope.formats.tfdbg import FORMAT
 from opscope.formats.tfdbg.files import checksum, records
 from opscope.formats.tfdbg.tensors import FULL, kept, load_value
+from opscope.report.terminal import next_command
 from opscope.run.protocol import Run
 from opscope.run.query import records as table
 from opscope.run.schema import Call, Tensor
@@ -71,6 +72,10 @@ def test_steps_phases_and_lines_of_a_real_dump() -> None:
     assert found == [(step, *each) for step in (0, 1) for each in one_step]
 
 
+def test_devices_are_called_as_elsewhere() -> None:
+    assert {each.device for each in calls(open_run(REAL))} == {"cpu", None}
+
+
 def test_a_gradient_names_its_forward_call() -> None:
     run = open_run(REAL)
     by_index = {each.index: each.name for each in calls(run)}
@@ -112,6 +117,7 @@ def test_arguments_of_a_function_are_what_it_was_called_with() -> None:
 def test_scan_names_the_first_nan_of_a_real_dump() -> None:
     first = scan(REAL).findings[0]
     assert (first.op, first.step, first.source) == ("tf::Log", 1, "/home/me/tiny.py:10")
+    assert next_command(first, "dump") == "opscope show dump Log"  # torch has no tf::Log to run
 
 
 # -- modes -----------------------------------------------------------------------------------------

@@ -48,6 +48,14 @@ def open_dump(path: Path) -> Run:
     )
 
 
+def _device(name: str | None) -> str | None:
+    """A device of TensorFlow as others call it: cpu of /job:localhost/…/device:CPU:0."""
+    kind, _, number = (name or "").rpartition("/device:")[2].partition(":")
+    if not kind:
+        return None
+    return "cpu" if kind == "CPU" else f"{kind.lower()}:{number}"
+
+
 class _Builder:
     """Collects the calls of a dump, and the rows of each."""
 
@@ -86,7 +94,7 @@ class _Builder:
             forward_index=numbers.get(id(draft.forward)),
             stack=self.rows.add_stack(draft.frames),
             source=draft.source,
-            device=draft.device or None,
+            device=_device(draft.device),
             args=msgspec.json.encode({"args": args, "kwargs": {}}).decode(),
         )
 
