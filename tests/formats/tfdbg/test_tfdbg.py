@@ -228,6 +228,38 @@ def test_passes_of_a_parallel_pipeline_are_left_out(tmp_path: Path) -> None:
         assert [each.name for each in calls(run)] == [kind, *pipeline]
 
 
+def test_gradients_that_are_sums_pile_up_nowhere(tmp_path: Path) -> None:
+    ops = [
+        op("Placeholder", "r"),
+        op("ReadVariableOp", "v", "r:0"),
+        op("Exp", "e", "v:0"),
+        op("Mul", "gradient_tape/Mul", "e:0", "e:0"),
+        op("AddN", "gradient_tape/AddN", "gradient_tape/Mul:0", "gradient_tape/Mul:0"),
+        op("AssignSubVariableOp", "a", "r:0", "gradient_tape/AddN:0", outputs=0),
+    ]
+    names = ("v", "e", "gradient_tape/Mul", "gradient_tape/AddN")
+    traces = [
+        trace(step + place / 10, name, tensor([0.1 * step + 0.01 * place] * 4))
+        for step in range(1, 6)
+        for place, name in enumerate(names)
+    ]
+    ended = [execution(step + 0.5, "__inference_g_1", [], [], graph="g") for step in range(1, 6)]
+    run = open_run(write_dump(tmp_path, ops=ops, traces=traces, executions=ended))
+    assert rows(run, "gradient_tape/AddN", 3)["output", "0"].role == "gradient"
+    assert scan(run).summary["warnings"] == []
+
+
+def test_executions_without_a_gradient_are_one_step(tmp_path: Path) -> None:
+    one = [("Exp", [1], [2]), ("Mul", [2], [3]), ("AssignSubVariableOp", [1, 3], [])]
+    executed = [
+        execution(step + place / 10, kind, read, written, *[tensor([1.0])] * len(written))
+        for step in (1, 2)
+        for place, (kind, read, written) in enumerate(one)
+    ]
+    run = open_run(write_dump(tmp_path, executions=executed))
+    assert {each.step for each in calls(run)} == {0}  # no gradient: nothing was trained
+
+
 def test_eager_executions_are_joined_by_their_tensors(tmp_path: Path) -> None:
     run = open_run(
         write_dump(

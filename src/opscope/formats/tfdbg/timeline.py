@@ -413,7 +413,7 @@ class Timeline:
             for number, kept in states:
                 self._eager[number] = self._seen(key, kept, EXECUTIONS)
             return
-        self._steps.eager(phase)
+        self._steps.eager(phase, writes=assigns(event.type))
         draft = Draft(
             op=f"tf::{event.type}",
             name=event.type,
@@ -561,14 +561,14 @@ class _Steps:
         self._ran.add(function)
         self._inside = None
 
-    def eager(self, phase: str) -> None:
+    def eager(self, phase: str, *, writes: bool) -> None:
         """An operator was executed eagerly. One behind a function that trained, of a metric say,
         begins no step.
         """
         if phase == FORWARD and self._eager_update and self._trained:
             self._next()
         self._phases.add(phase)
-        self._eager_update |= phase == OPTIMIZER
+        self._eager_update |= writes and phase == OPTIMIZER
 
     @property
     def _trained(self) -> bool:

@@ -61,7 +61,7 @@ def _carried(events: Sequence[Event]) -> Event | None:
     first: Event | None = None
     for event in events:
         if event.role == "gradient":
-            if event.storage != held or _resets(event):
+            if event.storage is None or event.storage != held or _resets(event):
                 held, used, added = event.storage, False, None
             elif used and event.phase == "backward" and family(event.op) in _ADDS:
                 added = added or event
