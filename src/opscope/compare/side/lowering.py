@@ -21,7 +21,7 @@ import numpy as np
 from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import kin, traits_of, works_in_place
-from opscope.operators.spelling import JAX, NAMESPACED, ONNX, TENSORFLOW, namespace, word_of
+from opscope.operators.spelling import JAX, NAMESPACED, ONNX, namespace, word_of
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
