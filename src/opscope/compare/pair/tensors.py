@@ -143,8 +143,7 @@ def _judged(
         sides, flows, types, mine[both], theirs[both]
     )
     output[both] = sides[0].tensors.output[mine[both]]
-    scratch = np.union1d(_workspaces(sides[0], mine), _encoded(sides, mine, theirs))
-    scratch = np.union1d(scratch, _unwritten(sides[0], mine))
+    scratch = scratch_rows(sides, mine, theirs)
     error[scratch], status[scratch] = (
         np.nan,
         np.where(theirs[scratch] >= 0, UNKNOWN, status[scratch]),
@@ -157,6 +156,16 @@ def _judged(
     return Rows(
         mine, theirs, *calls, output, error, allowed, status, folded(roundoff), reordered, least
     )
+
+
+def scratch_rows(
+    sides: tuple[Side, Side], mine: NDArray[np.int64], theirs: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Rows of these pairs of places of which nothing can be said, values or not: memory of a
+    kernel's own.
+    """
+    own = np.union1d(_workspaces(sides[0], mine), _unwritten(sides[0], mine))
+    return np.union1d(own, _encoded(sides, mine, theirs))
 
 
 def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
