@@ -19,6 +19,8 @@ from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.columns import ABSENT, MODULE, NONE, Side
 from opscope.compare.side.hashes import mixed
+from opscope.compare.side.reduced_products import UNIT as REDUCED
+from opscope.compare.side.reduced_products import reduced_products
 from opscope.compare.side.trained_tensors import computing
 
 if TYPE_CHECKING:
@@ -86,8 +88,11 @@ def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) 
 
 
 def coarse_unit(sides: tuple[Side, Side]) -> float:
-    """The unit roundoff in which the coarser of two sides computes, at least that of float32."""
-    return max(2.0**-24, *map(product_unit, sides))
+    """The unit roundoff in which the coarser of two sides computes, at least that of float32; of a
+    device that shortens some products all that comes of them.
+    """
+    shortened = any(bool(reduced_products(side).any()) for side in sides)
+    return max(2.0**-24, *map(product_unit, sides), REDUCED if shortened else 0.0)
 
 
 def limits_of(side: Side, coarse: float) -> NDArray[np.float64]:

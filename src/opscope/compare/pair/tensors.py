@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.compare.pair.scratch import scratch_rows
 from opscope.compare.side.columns import ABSENT, NONE, Side, Tensors
 from opscope.compare.side.conditions import PRODUCT, finite, kind_of
-from opscope.compare.side.hashes import distinct, folded, hash_of, mixed
+from opscope.compare.side.hashes import distinct, folded, mixed
 from opscope.compare.side.producers import Flow
-from opscope.judge.operators import is_workspace
+from opscope.compare.side.reduced_products import UNIT as REDUCED
+from opscope.compare.side.reduced_products import reduced_products
 from opscope.judge.tolerance import PRECISIONS
-from opscope.operators.catalogue import traits_of
 from opscope.run.access import access_of
 from opscope.run.dtypes import DType, find_dtype
 from opscope.run.query import records
@@ -151,6 +152,9 @@ def _judged(
     coarse = coarser_products(*sides, types)
     if coarse:
         roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
+    short = output & (_owned(reduced_products(sides[0]), calls[0]))
+    short |= output & (_owned(reduced_products(sides[1]), calls[1]))
+    roundoff[short & (roundoff > 0)] = np.maximum(roundoff[short & (roundoff > 0)], REDUCED)
     least = (error > 0) & np.isfinite(error) & ~reordered
     allowed = np.broadcast_to(np.nan, len(mine))  # nobody has judged yet
     return Rows(
@@ -158,61 +162,9 @@ def _judged(
     )
 
 
-def scratch_rows(
-    sides: tuple[Side, Side], mine: NDArray[np.int64], theirs: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Rows of these pairs of places of which nothing can be said, values or not: memory of a
-    kernel's own.
-    """
-    own = np.union1d(_workspaces(sides[0], mine), _unwritten(sides[0], mine))
-    return np.union1d(own, _encoded(sides, mine, theirs))
-
-
-def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows whose tensors are a library's scratch memory: what it holds depends on what the memory
-    held.
-    """
-    bytes_ = side.which(side.tensors.dtype, lambda dtype: is_workspace("rnn", dtype))
-    if not bytes_.any():
-        return np.empty(0, dtype=np.int64)
-    owners = side.which(side.calls.op, lambda op: is_workspace(op, "uint8"))[side.tensors.call]
-    return np.flatnonzero((places >= 0) & (bytes_ & owners)[np.maximum(places, 0)])
-
-
-def _unwritten(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Rows of outputs that are for the backward kernel alone and in part never written, and of what
-    reads them.
-    """
-    tensors, ops = side.tensors, distinct(side.calls.op)
-    found = np.zeros(len(tensors), dtype=np.bool_)
-    for code, op in zip(ops, side.texts(ops), strict=True):
-        slots = traits_of(op).scratch.split(",")
-        if slots != [""]:
-            owned = tensors.output & (side.calls.op[tensors.call] == code)
-            codes = np.array([hash_of(slot) for slot in slots], dtype=np.uint64)
-            found |= owned & np.isin(tensors.slot, codes)
-    if not found.any():
-        return np.empty(0, dtype=np.int64)
-    process = side.calls.process[tensors.call].astype(np.uint64)
-    version = mixed(tensors.version.astype(np.uint64), process)
-    found = np.isin(version, version[found]) & (tensors.version >= 0)
-    return np.flatnonzero((places >= 0) & found[np.maximum(places, 0)])
-
-
-def _encoded(
-    sides: tuple[Side, Side], mine: NDArray[np.int64], theirs: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Rows of by-products that the two devices have in forms of their own: a mask of bits here,
-    indices there.
-    """
-    both = np.flatnonzero((mine > 0) & (theirs >= 0))
-    left, right = sides[0].tensors, sides[1].tensors
-    one, other = mine[both], theirs[both]
-    # behind another output of the same call
-    later = left.output[one] & left.output[one - 1] & (left.call[one] == left.call[one - 1])
-    apart = (left.shape[one] != right.shape[other]) | (left.dtype[one] != right.dtype[other])
-    owners = sides[0].which(sides[0].calls.op, lambda op: traits_of(op).by_products)
-    return np.asarray(both[later & apart & owners[left.call[one]]], dtype=np.int64)
+def _owned(flags: NDArray[np.bool_], calls: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Of rows with these calls, NONE among them, which have a call that is flagged."""
+    return np.append(flags, False)[calls]
 
 
 def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -383,6 +335,7 @@ def _product_types(side: Side, types: Types) -> dict[float, float]:
     np.maximum.at(
         unit, side.tensors.call[rows], units[np.searchsorted(known, side.tensors.dtype[rows])]
     )
+    unit[reduced_products(side)] = REDUCED
     written = unit > 0
     chosen = written & products
     found, counts = np.unique(unit[chosen if chosen.any() else written], return_counts=True)

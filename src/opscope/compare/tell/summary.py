@@ -27,6 +27,7 @@ from opscope.compare.pair.tensors import (
 )
 from opscope.compare.pair.unpaired import half_compiled, judged_around
 from opscope.compare.side.hashes import distinct
+from opscope.compare.side.reduced_products import reducing_settings
 from opscope.compare.side.lowering import foreign
 from opscope.compare.side.optimizer_calls import optimizing, unrecorded
 from opscope.compare.side.records import call_records, tensor_records
@@ -296,6 +297,7 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
             )
     yield from _unknown(pairing)
     yield from _drawn(pairing)
+    yield from _shortened(pairing)
     yield from _reached_nothing(pairing)
     if pairing.by_regions:
         yield from _alone(pairing, "written otherwise, and judged by the values around it: {}'s {}")
@@ -345,6 +347,19 @@ def _unknown(pairing: Pairing) -> Iterator[str]:
             f"{', '.join(sorted(unknown)[:_NAMED])}{more}: nothing is known of what this computes, "
             "so it is judged where its inputs are equal; opscope.declare or --operators FILE tells"
         )
+
+
+def _shortened(pairing: Pairing) -> Iterator[str]:
+    """Settings by which one side alone computes products in fewer bits than their type has."""
+    found = [reducing_settings(side) for side in (pairing.target, pairing.golden)]
+    if found[0] != found[1]:
+        for word, names in zip(("target", "golden"), found, strict=True):
+            if names:
+                yield (
+                    f"{word} lets its device shorten products of float32 "
+                    f"({', '.join(f'torch.{name}' for name in names)}); what differs by that is no "
+                    "finding"
+                )
 
 
 def _drawn(pairing: Pairing) -> Iterator[str]:

@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.pairing import Pairing
+from opscope.compare.pair.scratch import scratch_rows
 from opscope.compare.pair.tensors import (
     DIFFERS,
     SAME,
@@ -19,7 +20,6 @@ from opscope.compare.pair.tensors import (
     UNKNOWN,
     WITHIN,
     Rows,
-    scratch_rows,
 )
 from opscope.compare.side.records import tensor_records
 from opscope.compare.verdict.axis_order import best_pair
