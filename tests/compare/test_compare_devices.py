@@ -20,16 +20,26 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import opscope
 from opscope.run.finding import Finding
 
-ROUNDED = (
-    "mm",
-    "addmm",
-    "bmm",
-    "_log_softmax",
-    "_softmax",
-    "native_batch_norm",
-    "sum",
-    "exp",
-    "log",
+ROUNDED = frozenset(
+    [
+        "mkldnn_rnn_layer",
+        "mm",
+        "addmm",
+        "bmm",
+        "convolution",
+        "_log_softmax",
+        "_softmax",
+        "native_batch_norm",
+        "native_layer_norm",
+        "sum",
+        "mean",
+        "exp",
+        "log",
+        "tanh",
+        "gelu",
+        "sigmoid",
+        "silu",
+    ]
 )
 Program = Callable[[], object]
 
