@@ -60,26 +60,24 @@ def execute(model: str, folder: str, run: str) -> Path:
         for file in sorted(Path(folder).glob("*.safetensors"))
     ]
     with record(run, values="full", keep="all") as recording, torch.no_grad():
-        if active.session is not None:
-            active.session.state(EXPORTED, {"file": Path(model).name})
-        module = interpreted(program.module())
+        module, session = program.module(), active.session
+        if session is not None and session.recorder is not None:
+            session.state(EXPORTED, {"file": Path(model).name})
+            module = interpreted(module, session.recorder.book)
         for given, named in calls:
             module(*given, **named)
     return recording.path or Path(run)
 
 
-def interpreted(module: Any) -> Any:
-    """The module of an exported program, which runs node by node from now on: in the modules and at
-    the lines that its nodes were exported from, and without the guards that only raise.
+def interpreted(module: Any, book: Any) -> Any:
+    """The module of an exported program, which runs node by node from now on, for a bookkeeper: in
+    the modules and at the lines that its nodes were exported from, and without the guards that only
+    raise.
     """
     from torch.utils import _pytree as pytree
 
     from opscope.record.torch.interpreted import Repeated
 
-    session = active.session
-    if session is None or session.recorder is None:
-        return module
-    book = session.recorder.book
     for node in [each for each in module.graph.nodes if each.op == "call_module"]:
         if not node.users:
             module.graph.erase_node(node)

@@ -14,6 +14,7 @@ from opscope.compare.cause.what_matters import endings
 from opscope.compare.pair.meetings import AGREEING, COARSEST
 from opscope.compare.pair.tensors import product_unit
 from opscope.compare.pair.wholes import Wholes, distance, simple
+from opscope.compare.side.reduced_products import reduced_products
 from opscope.compare.side.tokens import bare_module
 from opscope.operators.catalogue import family, traits_of
 
@@ -42,7 +43,8 @@ class Both:
     def __init__(self, pairing: Pairing) -> None:
         self.mine = Wholes(pairing.target, pairing.flows[0])
         self.theirs = Wholes(pairing.golden, pairing.flows[1])
-        unit = max(2.0**-24, product_unit(pairing.target), product_unit(pairing.golden))
+        sides = pairing.target, pairing.golden
+        unit = max(2.0**-24, *map(product_unit, sides, map(reduced_products, sides)))
         self.limit = min(AGREEING * unit, COARSEST)
 
     @cached_property

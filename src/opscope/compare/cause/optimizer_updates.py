@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.lowering import LINEAR_OPTIMIZER, OPTIMIZER
+from opscope.compare.side.lowering import OPTIMIZERS
 
 if TYPE_CHECKING:
     from opscope.compare.cause.flags import Signs
@@ -50,8 +50,7 @@ class Updates:
         if self._pairing.between is None:
             return []
         steps: list[int] = np.flatnonzero(
-            (match >= 0)
-            & target.which(target.calls.op, lambda op: op in (OPTIMIZER, LINEAR_OPTIMIZER))
+            (match >= 0) & target.which(target.calls.op, OPTIMIZERS.__contains__)
         ).tolist()
         return steps
 

@@ -19,7 +19,7 @@ from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.slots import slotted
 from opscope.compare.pair.tensors import pair_rows
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.lowering import LINEAR_OPTIMIZER, OPTIMIZER, Lowered, fused_words, lowered
+from opscope.compare.side.lowering import OPTIMIZERS, Lowered, fused_words, lowered
 from opscope.compare.side.tokens import bare_module, tokens_of
 from opscope.operators.catalogue import traits_of
 
@@ -115,7 +115,7 @@ def _plausible(one: Lowered, other: Lowered, match: Match, named_so: Sequence[Pa
     weak = known & ~result & np.where(strict, odd | ~some, ~some)
     weak[[call for call, _ in named_so]] = False
     weak &= ~target.which(
-        target.calls.op, lambda op: op in (OPTIMIZER, LINEAR_OPTIMIZER)
+        target.calls.op, OPTIMIZERS.__contains__
     )  # one a step, whatever it makes of the parameters
     mine, theirs = match.target.copy(), match.golden.copy()
     for call in np.flatnonzero(weak & (mine >= 0)).tolist():

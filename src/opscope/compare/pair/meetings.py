@@ -91,8 +91,9 @@ def coarse_unit(sides: tuple[Side, Side]) -> float:
     """The unit roundoff in which the coarser of two sides computes, at least that of float32; of a
     device that shortens some products all that comes of them.
     """
-    shortened = any(bool(reduced_products(side).any()) for side in sides)
-    return max(2.0**-24, *map(product_unit, sides), REDUCED if shortened else 0.0)
+    reduced = [reduced_products(side) for side in sides]
+    shortened = REDUCED if any(flags.any() for flags in reduced) else 0.0
+    return max(2.0**-24, *map(product_unit, sides, reduced), shortened)
 
 
 def limits_of(side: Side, coarse: float) -> NDArray[np.float64]:

@@ -149,12 +149,12 @@ def _judged(
         np.nan,
         np.where(theirs[scratch] >= 0, UNKNOWN, status[scratch]),
     )
-    coarse = coarser_products(*sides, types)
+    reduced = reduced_products(sides[0]), reduced_products(sides[1])
+    coarse = coarser_products(*sides, types, reduced)
     if coarse:
         roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
-    short = output & (_owned(reduced_products(sides[0]), calls[0]))
-    short |= output & (_owned(reduced_products(sides[1]), calls[1]))
-    roundoff[short & (roundoff > 0)] = np.maximum(roundoff[short & (roundoff > 0)], REDUCED)
+    short = output & (_owned(reduced[0], calls[0]) | _owned(reduced[1], calls[1]))
+    roundoff = np.where(short & (roundoff > 0), np.maximum(roundoff, REDUCED), roundoff)
     least = (error > 0) & np.isfinite(error) & ~reordered
     allowed = np.broadcast_to(np.nan, len(mine))  # nobody has judged yet
     return Rows(
@@ -298,7 +298,12 @@ def _unit(kind: DType | None) -> float:
     return known.unit if known is not None else 2.0**-4 if kind.kind == "float" else 0.0
 
 
-def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> float:
+def coarser_products(
+    target: Side,
+    golden: Side,
+    types: tuple[Types, Types],
+    reduced: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+) -> float:
     """Unit roundoff in which one side computes most of its products while the other computes them
     finer; 0 when both do alike.
 
@@ -306,7 +311,8 @@ def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> 
     products, whatever its own type.
     """
     shares = [
-        _product_types(side, known) for side, known in zip((target, golden), types, strict=True)
+        _product_types(side, known, short)
+        for side, known, short in zip((target, golden), types, reduced, strict=True)
     ]
     units = sorted({*shares[0], *shares[1]}, reverse=True)
     for unit in units:
@@ -316,13 +322,15 @@ def coarser_products(target: Side, golden: Side, types: tuple[Types, Types]) -> 
     return 0.0
 
 
-def product_unit(side: Side) -> float:
-    """The unit roundoff in which a side computes most of its products, or all its calls."""
-    shares = _product_types(side, roundoffs(side))
+def product_unit(side: Side, reduced: NDArray[np.bool_]) -> float:
+    """The unit roundoff in which a side computes most of its products, or all its calls; reduced
+    flags those that a device shortens.
+    """
+    shares = _product_types(side, roundoffs(side), reduced)
     return max(shares, key=lambda unit: shares[unit], default=0.0)
 
 
-def _product_types(side: Side, types: Types) -> dict[float, float]:
+def _product_types(side: Side, types: Types, reduced: NDArray[np.bool_]) -> dict[float, float]:
     """Share of each unit roundoff among a side's products, of all its calls where it has no
     products; a call's coarsest output tells.
     """
@@ -335,7 +343,7 @@ def _product_types(side: Side, types: Types) -> dict[float, float]:
     np.maximum.at(
         unit, side.tensors.call[rows], units[np.searchsorted(known, side.tensors.dtype[rows])]
     )
-    unit[reduced_products(side)] = REDUCED
+    unit[reduced] = REDUCED
     written = unit > 0
     chosen = written & products
     found, counts = np.unique(unit[chosen if chosen.any() else written], return_counts=True)

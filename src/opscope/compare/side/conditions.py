@@ -75,7 +75,7 @@ class Norms:
         self.size = np.ones(count)
         self.reach = np.zeros(count)
         self.spread = np.ones(count)
-        self.first = np.full(count, np.nan)
+        self.first = np.zeros(count)
 
     def add(
         self,
@@ -85,10 +85,9 @@ class Norms:
         reach: NDArray[np.float64],
         mean: NDArray[np.float64],
     ) -> None:
-        """Input rows: norms, sizes, largest magnitudes and means."""
+        """All input rows, in the order of slots: norms, sizes, largest magnitudes and means."""
         known = finite(norm)
-        calls, place = np.unique(call, return_index=True)  # of each call its first input
-        self.first[calls] = np.where(np.isnan(self.first[calls]), known[place], self.first[calls])
+        self.first[call[::-1]] = known[::-1]  # of each call its first input is written last
         np.add.at(self.total, call, known)
         np.maximum.at(self.largest, call, known)
         np.maximum.at(self.size, call, np.maximum(size, 1).astype(np.float64))
@@ -172,7 +171,7 @@ def _delicate(
     """
     reach = np.maximum(norms.reach[call], 1.0)
     root = np.sqrt(np.maximum(norms.size[call] / np.maximum(size, 1), 1.0))
-    lost = root * np.nan_to_num(norms.first[call]) / np.maximum(finite(norm), 1e-300)
+    lost = root * norms.first[call] / np.maximum(finite(norm), 1e-300)
     rounding = 128 * norms.spread[call] * np.sqrt(reach)
     return np.fmax(1e3, lost), np.fmax(rounding, 4 * lost)
 

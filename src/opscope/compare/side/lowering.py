@@ -27,6 +27,7 @@ from opscope.questions.rows import rows_of_calls
 OPTIMIZER = "optimizer_step"
 # of updates that only add and multiply: side.conditions knows how it carries an error
 LINEAR_OPTIMIZER = "_foreach_add"
+OPTIMIZERS = frozenset({OPTIMIZER, LINEAR_OPTIMIZER})
 _SHARE = 0.5
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
 _TORCH = re.compile(r"\w+::|(torch|Functional|Tensor|Torch|NPU|Aten)\.")

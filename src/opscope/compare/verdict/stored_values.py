@@ -13,14 +13,7 @@ import numpy as np
 
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.scratch import scratch_rows
-from opscope.compare.pair.tensors import (
-    DIFFERS,
-    SAME,
-    SHAPE,
-    UNKNOWN,
-    WITHIN,
-    Rows,
-)
+from opscope.compare.pair.tensors import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
 from opscope.compare.side.records import tensor_records
 from opscope.compare.verdict.axis_order import best_pair
 from opscope.errors import FormatError, MissingValueError, UsageError
@@ -54,8 +47,10 @@ def measure_values(pairing: Pairing) -> tuple[Rows, Measured]:
         (rows.target >= 0) & (rows.golden >= 0) & np.isin(rows.status, _MATERIAL)
     )
     wanted = wanted[kept_t[rows.target[wanted]] & kept_g[rows.golden[wanted]]]
-    sides = pairing.target, pairing.golden
-    wanted = np.setdiff1d(wanted, scratch_rows(sides, rows.target, rows.golden))
+    if len(wanted):
+        sides = pairing.target, pairing.golden
+        own = scratch_rows(sides, rows.target[wanted], rows.golden[wanted])
+        wanted = np.delete(wanted, own)
     found = Measured({}, {}, _lost_values(pairing))
     if not len(wanted):
         return rows, found

@@ -121,6 +121,10 @@ def _all(message: Wire, wanted: int) -> Iterator[Any]:
     return (value for number, _, value in message.fields() if number == wanted)
 
 
+def _messages(message: Wire, wanted: int) -> Iterator[Wire]:
+    return (each for each in _all(message, wanted) if isinstance(each, Wire))
+
+
 def _number(message: Wire, wanted: int) -> int:
     return next((value for value in _all(message, wanted) if isinstance(value, int)), 0)
 
@@ -133,10 +137,10 @@ def _numbers(message: Wire, wanted: int) -> tuple[int, ...]:
 
 
 def _stack(message: Wire, wanted: int) -> tuple[str, ...]:
-    location = next((each for each in _all(message, wanted) if isinstance(each, Wire)), None)
+    location = next(_messages(message, wanted), None)
     if location is None:
         return ()
-    return tuple(each.text for each in _all(location, 2) if isinstance(each, Wire))
+    return tuple(each.text for each in _messages(location, 2))
 
 
 def _metadata(message: Wire, _: float, events: Events) -> None:
@@ -145,12 +149,12 @@ def _metadata(message: Wire, _: float, events: Events) -> None:
 
 
 def _source(message: Wire, _: float, events: Events) -> None:
-    first = next((each for each in _all(message, 1) if isinstance(each, Wire)), None)
+    first = next(_messages(message, 1), None)
     events.sources.append("" if first is None else first.text)
 
 
 def _frame(message: Wire, _: float, events: Events) -> None:
-    place = next((each for each in _all(message, 2) if isinstance(each, Wire)), None)
+    place = next(_messages(message, 2), None)
     if place is not None:
         function = _texts(place).get(4, "")
         events.frames[_texts(message).get(1, "")] = (
@@ -162,7 +166,7 @@ def _frame(message: Wire, _: float, events: Events) -> None:
 
 def _op(message: Wire, _: float, events: Events) -> None:
     texts = _texts(message)
-    inputs = (each.text for each in _all(message, 6) if isinstance(each, Wire))
+    inputs = (each.text for each in _messages(message, 6))
     op = Op(
         type=texts.get(1, ""),
         name=texts.get(2, ""),
@@ -182,7 +186,7 @@ def _graph(message: Wire, _: float, events: Events) -> None:
 
 def _execution(message: Wire, time: float, events: Events) -> None:
     texts, mode = _texts(message), _number(message, 6)
-    protos = [each for each in _all(message, 7) if isinstance(each, Wire)]
+    protos = list(_messages(message, 7))
     if len(protos) > _MOST_TENSORS:
         raise message.fail(0, f"an execution of {len(protos)} tensors")
     events.executions.append(
@@ -200,7 +204,7 @@ def _execution(message: Wire, time: float, events: Events) -> None:
 
 def _trace(message: Wire, time: float, events: Events) -> None:
     texts, mode = _texts(message), _number(message, 4)
-    proto = next((each for each in _all(message, 5) if isinstance(each, Wire)), None)
+    proto = next(_messages(message, 5), None)
     events.traces.append(
         Trace(
             time=time,

@@ -17,8 +17,8 @@ from opscope.kernels.calls import declined, head_of, writes_to
 from opscope.operators.catalogue import traits_of
 from opscope.record.torch.aside import PLAIN
 from opscope.record.torch.binding import encode
+from opscope.record.torch.memory import overlaps_itself
 from opscope.run.dtypes import find_dtype
-from opscope.run.store.shard_reader import overlapping
 from opscope.substitute.arguments import Conditions, dtype_name, unknown_leaf
 from opscope.substitute.examine import same_bits
 from opscope.substitute.layout import WRITTEN, Call, Flags, Given, Laid
@@ -202,12 +202,6 @@ def capture(
         random=generator_state(args, kwargs, tree.tensors) if random else None,
     )
     return Captured(call, dict(tree.tensors), pieces, gathered.starts, writes)
-
-
-def overlaps_itself(tensor: torch.Tensor) -> bool:
-    """Whether two elements of a tensor may be one in memory."""
-    dims = zip(tensor.shape, tensor.stride(), strict=True)
-    return overlapping(sorted(dims, key=lambda dim: -dim[1]))
 
 
 def unfit(tensor: torch.Tensor) -> str | None:

@@ -17,12 +17,14 @@ from contextlib import ExitStack
 from typing import Any, Protocol
 
 import torch
-from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import _get_current_dispatch_mode
 
+from opscope.kernels.calls import writes_to
 from opscope.record.exits import restore
 from opscope.record.torch.imports import once_imported
 from opscope.record.torch.mode import WatchingMode
+from opscope.record.torch.modules import tensors_in
+from opscope.record.torch.operators import describe
 
 # The classes of such graphs by the modules that have them.
 OWNERS = {
@@ -117,33 +119,13 @@ class _Meeting(WatchingMode):  # type: ignore[no-untyped-call] # torch's
         return result
 
     def _given(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        for value, writes in _arguments(func, args, kwargs):
-            for tensor in _tensors(value):
-                self._work.meet(tensor, writes=writes)
+        writes = describe(func).writes
+        for slot, tensor in (*tensors_in(args, ""), *tensors_in(kwargs, "kwargs")):
+            self._work.meet(tensor, writes=writes_to(writes, slot))
 
     def _made(self, result: Any) -> None:
-        for tensor in _tensors(result):
+        for _, tensor in tensors_in(result, ""):
             self._work.meet(tensor, writes=True)
-
-
-def _arguments(
-    func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Iterator[tuple[Any, bool]]:
-    """What an operator is given, and whether its schema says that it writes to it."""
-    schema = getattr(func, "_schema", None)
-    arguments = () if schema is None else schema.arguments
-    written = {
-        each.name for each in arguments if each.alias_info is not None and each.alias_info.is_write
-    }
-    names = [each.name for each in arguments]
-    for place, value in enumerate(args):
-        yield value, place < len(names) and names[place] in written
-    for name, value in kwargs.items():
-        yield value, name in written
-
-
-def _tensors(value: Any) -> list[torch.Tensor]:
-    return [each for each in pytree.tree_leaves(value) if isinstance(each, torch.Tensor)]
 
 
 def watch_device_graphs(stack: ExitStack, watcher: Watcher) -> None:

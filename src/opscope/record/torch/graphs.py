@@ -260,15 +260,7 @@ class Graphs:
         operator = self.contain(self._package, model, "package", "AOTInductor, loaded")
         if operator is None:
             return call()
-        made: list[Any] = []
-
-        def execute(*_: Any) -> list[Any]:
-            with self._unseen():
-                made.append(call())
-            return pytree.tree_leaves(made[0])
-
-        self.calls.make(operator, given, Running(execute))
-        return made[0]
+        return self._native(operator, given, call, pytree.tree_leaves)
 
     def call_session(
         self, session: object, given: Mapping[str, Any], call: Callable[[], Any]
@@ -278,15 +270,12 @@ class Graphs:
         inputs = self.contain(lambda: [tensor_of(each) for each in given.values()])
         if operator is None or inputs is None:
             return call()
-        made: list[Any] = []
-
-        def execute(*_: Any) -> list[Any]:
-            with self._unseen():
-                made.append(call())
-            return self.contain(self._session_made, session, made[0]) or []
-
-        self.calls.make(operator, tuple(inputs), Running(execute))
-        return made[0]
+        return self._native(
+            operator,
+            tuple(inputs),
+            call,
+            lambda made: self.contain(self._session_made, session, made) or [],
+        )
 
     def _session_made(self, session: object, made: Any) -> list[Any]:
         arrays = list(made) if isinstance(made, (list, tuple)) else [made]
@@ -296,15 +285,7 @@ class Graphs:
 
     def call_taken(self, made: torch.Tensor, call: Callable[[], Any]) -> Any:
         """Make the call that takes what a session made for a tensor of its own."""
-        taken: list[Any] = []
-
-        def execute(*_: Any) -> list[Any]:
-            with self._unseen():
-                taken.append(call())
-            return taken
-
-        self.calls.make(self._taken, (made,), Running(execute))
-        return taken[0]
+        return self._native(self._taken, (made,), call, lambda taken: [taken])
 
     def call_replay(self, captured: CapturedWork, call: Callable[[], Any]) -> Any:
         """Make the call that replays what a device captured."""
@@ -318,14 +299,26 @@ class Graphs:
             operator = self._packages[captured] = GraphOperator(
                 operator.operator.short, written, self.calls
             )
+        return self._native(operator, tuple(tensors), call, lambda _: [])
+
+    def _native(
+        self,
+        operator: GraphOperator,
+        given: tuple[Any, ...],
+        call: Callable[[], Any],
+        outputs: Callable[[Any], list[Any]],
+    ) -> Any:
+        """Make the call of what native code computes unseen: what it gives the program, of which
+        outputs says what is to be read.
+        """
         made: list[Any] = []
 
         def execute(*_: Any) -> list[Any]:
             with self._unseen():
                 made.append(call())
-            return []
+            return outputs(made[0])
 
-        self.calls.make(operator, tuple(tensors), Running(execute))
+        self.calls.make(operator, given, Running(execute))
         return made[0]
 
     def _package(self, model: object, kind: str, backend: str) -> GraphOperator:

@@ -69,9 +69,13 @@ def compact(tensor: torch.Tensor) -> torch.Tensor | None:
     strides = once.stride()
     order = sorted(range(once.dim()), key=lambda d: (-strides[d], d))
     ordered = once.permute(order)
-    if overlapping(list(zip(ordered.shape, ordered.stride(), strict=True))):
-        return dense(tensor)
-    return dense(ordered)
+    return dense(tensor if overlaps_itself(ordered) else ordered)
+
+
+def overlaps_itself(tensor: torch.Tensor) -> bool:
+    """Whether two elements of a tensor may be one in memory."""
+    dims = zip(tensor.shape, tensor.stride(), strict=True)
+    return overlapping(sorted(dims, key=lambda dim: -dim[1]))
 
 
 def dense(tensor: torch.Tensor) -> torch.Tensor:

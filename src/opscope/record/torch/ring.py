@@ -19,7 +19,7 @@ import torch
 
 from opscope.kernels import Statistics
 from opscope.record.torch.devices import InOrder, Launched, ran_out, unsound
-from opscope.run.store.shard_reader import overlapping
+from opscope.record.torch.memory import overlaps_itself
 
 ALIGNED = 64
 LEAST = 1 << 20  # bytes of a ring that is worth its name
@@ -178,8 +178,7 @@ def is_unsound(found: Statistics | None) -> bool:
 
 def can_be_copied(tensor: torch.Tensor) -> bool:
     """Whether a tensor's memory is its elements, each in a place of its own."""
-    dims = sorted(zip(tensor.shape, tensor.stride(), strict=True), key=lambda dim: -dim[1])
-    return not (tensor.is_conj() or tensor.is_neg() or overlapping(dims))
+    return not (tensor.is_conj() or tensor.is_neg() or overlaps_itself(tensor))
 
 
 def make_ring(device: torch.device, size: int) -> Ring | None:
