@@ -82,6 +82,9 @@ def test_redaction_leaves_out_what_it_names(program: Path) -> None:
     assert "secret" not in paths
     assert "/u/" not in paths
     assert "train.py:3" in paths
+    # Of a program whose path holds no number of the test's folder.
+    run = overflowing()
+    assert "180" in json_text(documents(run)["calls"])
     values = documents(run, redact=frozenset({"values"}))
     assert "180" not in json_text(values["calls"])
     assert values["calls"]["0.6"]["tensors"][0]["line"] == "f16[4, 4]"
