@@ -3,8 +3,9 @@
 so is one in every step.
 
 Left out, as consequences or as nothing that computes: gradients of such calls, recomputations,
-views, changes of type and allocations; and calls in whose place the other side has others with the
-same effect (fused and unfused, matched by what goes in and out).
+views, changes of type and allocations, modules that give what they were given; and calls in whose
+place the other side has others with the same effect (fused and unfused, matched by what goes in and
+out).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.pairing import Pairing
-from opscope.compare.side.columns import NONE
+from opscope.compare.side.columns import NONE, OPERATOR
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.optimizer_calls import unrecorded
 from opscope.operators.catalogue import traits_of
@@ -117,8 +118,20 @@ def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int
     counts = side.which(calls.op, lambda op: not traits_of(op).idle) & side.which(
         calls.phase, lambda phase: phase != "recompute"
     )
-    alone = np.flatnonzero(compared & counts & calls.leaf & (match < 0) & ~_follows(side, match))
+    counts &= calls.leaf & ~_hands_on(side)
+    alone = np.flatnonzero(compared & counts & (match < 0) & ~_follows(side, match))
     return alone[~_repeats(side, match, flow, alone)] if len(alone) else alone
+
+
+def _hands_on(side: Side) -> NDArray[np.bool_]:
+    """Which modules give nothing but what they were given, as a dropout of rate 0 does."""
+    tensors = side.tensors
+    held = mixed(tensors.call.astype(np.uint64), tensors.version.astype(np.uint64))
+    given = np.isin(held, held[~tensors.output]) & (tensors.version >= 0)
+    gives, makes = (np.zeros(len(side.calls), dtype=np.bool_) for _ in range(2))
+    gives[tensors.call[tensors.output]] = True
+    makes[tensors.call[tensors.output & ~given]] = True
+    return gives & ~makes & (side.calls.level != OPERATOR)
 
 
 def _repeats(
