@@ -54,4 +54,4 @@ def test_another_epsilon_is_told_all_the_same(tmp_path: Path) -> None:
             torch.nn.functional.layer_norm(twice(x), (96,))  # type: ignore[arg-type]
             torch.nn.functional.layer_norm(x, (96,), eps=eps)
     first = opscope.compare(*runs).document.findings[0]
-    assert "argument 4 is 0.001, golden has 1e-05" in first.reasons
+    assert "argument 4 (eps) is 0.001, golden has 1e-05" in first.reasons

@@ -237,7 +237,9 @@ def test_scalar_arguments_that_differ_are_named() -> None:
         return built.run()
 
     comparison = compare(made(1e-3, 2), made(1e-5, 1))
-    assert "argument 1 is 0.001, golden has 1e-05" in comparison.findings[0].reasons
+    assert (
+        "argument 1 (normalized_shape) is 0.001, golden has 1e-05" in comparison.findings[0].reasons
+    )
 
 
 def test_other_numbers_of_nan_are_a_difference() -> None:

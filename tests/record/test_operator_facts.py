@@ -6,6 +6,7 @@ told otherwise there.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib.resources import files
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import torch
 
 from opscope.operators.catalogue import sheet, traits_of
 from opscope.record.torch.operator_facts import (
+    argument_sheet,
     derived_sheet,
     draws,
     is_pointwise,
@@ -113,3 +115,17 @@ def test_who_leaves_memory_unwritten_allocates(memory_filled_with_nan: None) -> 
     assert not sorted(
         name for name in written - kept if traits_of(name).allocates and "zerotensor" not in name
     )
+
+
+def test_the_names_of_arguments_are_those_of_this_torch() -> None:
+    made = argument_sheet().splitlines()
+    shipped = {line.split()[0]: line.split()[1:] for line in names_file().splitlines()[2:]}
+    assert len(shipped) > 1000
+    if made[1] == names_file().splitlines()[1]:
+        assert shipped == {line.split()[0]: line.split()[1:] for line in made[2:]}, (
+            "python scripts/derive_operators.py --arguments writes it anew"
+        )
+
+
+def names_file() -> str:
+    return files("opscope.operators").joinpath("data", "arguments", "aten.txt").read_text("utf-8")

@@ -123,7 +123,7 @@ def test_another_argument_is_named_at_the_line_it_was_exported_from(tmp_path: Pa
     lines = Path(__file__).read_text().splitlines()
     line = 1 + next(place for place, text in enumerate(lines) if "h = self.norm(" in text)
     assert (first.op, first.source) == ("aten::native_layer_norm.default", f"{__file__}:{line}")
-    assert "argument 4 is 0.001, golden has 1e-05" in first.reasons
+    assert "argument 4 (eps) is 0.001, golden has 1e-05" in first.reasons
 
 
 @pytest.mark.parametrize(

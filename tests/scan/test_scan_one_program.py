@@ -76,7 +76,7 @@ RELU: Ops = [NORM[0], ("relu", arguments())]
 @pytest.mark.parametrize(
     ("odd", "op", "words"),
     [
-        (EPS, "layer_norm", "argument 2 is 0.001, rank 0 has 1e-05"),
+        (EPS, "layer_norm", "argument 2 (weight) is 0.001, rank 0 has 1e-05"),
         (RELU, "relu", "rank 2 runs aten::relu.default, rank 0 aten::gelu.default"),
         ([NORM[0], ("gelu", arguments(approximate="tanh"))], "gelu", "approximate is tanh"),
         (

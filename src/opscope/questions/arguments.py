@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from opscope.operators.argument_names import argument_name
+
 _PLACES = frozenset(
     {
         "random",
@@ -33,9 +35,9 @@ _WORDS = 3
 _DEPTH = 16
 
 
-def difference(target: str | None, golden: str | None) -> str:
-    """`argument 4 is 0.001, golden has 1e-05`: scalars that both sides give and that differ; ""
-    when there are none.
+def difference(op: str, target: str | None, golden: str | None) -> str:
+    """`argument 4 (eps) is 0.001, golden has 1e-05`: scalars that both sides give to an operator
+    and that differ; "" when there are none.
     """
     if not target or not golden or target == golden:
         return ""
@@ -46,11 +48,18 @@ def difference(target: str | None, golden: str | None) -> str:
     except (msgspec.DecodeError, RecursionError, ValueError):
         return ""
     found = [
-        f"argument {name} is {_given(mine, name)}, golden has {_given(theirs, name)}"
+        f"argument {_named(op, name)} is {_given(mine, name)}, golden has {_given(theirs, name)}"
         for name in {**mine, **theirs}
         if _unlike(name, mine, theirs)
     ]
     return "; ".join(found[:_WORDS]) + ("; …" if len(found) > _WORDS else "")
+
+
+def _named(op: str, place: str) -> str:
+    """An argument's place, and its name where that is known and the place does not say it."""
+    first = place.partition(".")[0]
+    name = argument_name(op, int(first)) if first.isdecimal() else ""
+    return f"{place} ({name})" if name else place
 
 
 def _given(arguments: dict[str, Any], name: str) -> str:

@@ -189,7 +189,7 @@ def _accusation(mine: Ran, theirs: Ran, odd: Sequence[int]) -> Accusation:
             f"rank {mine.rank} runs {mine.op}, rank {theirs.rank} {theirs.op} ({theirs.name})"
         )
     else:
-        unlike = difference(mine.args, theirs.args)
+        unlike = difference(mine.op, mine.args, theirs.args)
         words.append(
             unlike.replace("golden has", f"rank {theirs.rank} has") or "their types differ"
         )

@@ -262,6 +262,6 @@ def _words(parting: Parting, calls: tuple[Call, Call], names: Sequence[str]) -> 
             f"({theirs.name})"
         )
     elif not is_collective(mine.op):
-        unlike = difference(mine.args, theirs.args)
+        unlike = difference(mine.op, mine.args, theirs.args)
         if unlike:
             yield unlike.replace("golden has", f"rank {theirs.rank} has")

@@ -73,7 +73,7 @@ def _told(pairing: Pairing, calls: tuple[int, int], texts: tuple[str | None, str
     ops = pairing.target.operator(calls[0]), pairing.golden.operator(calls[1])
     worlds = world(ops[0]), world(ops[1])
     if not APART & set(worlds) or worlds[0] == worlds[1]:
-        return difference(*texts)
+        return difference(ops[0], *texts)
     words = kin(ops[0]), kin(ops[1])
     return difference_across(words[0], texts, worlds) if words[0] == words[1] else ""
 

@@ -21,6 +21,12 @@ _HEAD = """\
 """  # noqa: E501
 
 
+_NAMES_HEAD = """\
+# SPDX-License-Identifier: Apache-2.0
+# What torch {version} calls the arguments of its operators; made by scripts/derive_operators.py.
+"""
+
+
 def overloads(*namespaces: str) -> Iterator[Any]:
     """Every registered overload of these namespaces, in the order of their names."""
     for name in sorted(torch._C._dispatch_get_all_op_names()):
@@ -84,5 +90,30 @@ def derived_sheet() -> str:
     words = sorted(
         {word_of(each._schema.name) for each in overloads("aten") if is_pointwise(each)} - known
     )
-    version = ".".join(torch.__version__.split(".")[:2])
-    return _HEAD.format(version=version) + "".join(f"{word:28} pointwise\n" for word in words)
+    return _HEAD.format(version=_version()) + "".join(f"{word:28} pointwise\n" for word in words)
+
+
+def argument_sheet() -> str:
+    """The text of arguments/aten.txt: the arguments of operators of aten that are given more than
+    tensors, but for what writes into an `out=`.
+    """
+    lines = [
+        " ".join([_word(overload), *(each.name for each in overload._schema.arguments)])
+        for overload in overloads("aten")
+        if _is_given_scalars(overload._schema)
+    ]
+    return _NAMES_HEAD.format(version=_version()) + "\n".join(lines) + "\n"
+
+
+def _word(overload: Any) -> str:
+    return str(overload).removeprefix("aten.").removesuffix(".default")
+
+
+def _is_given_scalars(schema: Any) -> bool:
+    return not any(each.is_out for each in schema.arguments) and any(
+        "Tensor" not in str(each.type) for each in schema.arguments if not each.kwarg_only
+    )
+
+
+def _version() -> str:
+    return ".".join(torch.__version__.split(".")[:2])
