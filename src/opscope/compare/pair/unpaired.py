@@ -131,7 +131,7 @@ def _hands_on(side: Side) -> NDArray[np.bool_]:
     gives, makes = (np.zeros(len(side.calls), dtype=np.bool_) for _ in range(2))
     gives[tensors.call[tensors.output]] = True
     makes[tensors.call[tensors.output & ~given]] = True
-    return gives & ~makes & (side.calls.level != OPERATOR)
+    return np.asarray(gives & ~makes & (side.calls.level != OPERATOR))
 
 
 def _repeats(

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.hashes import mixed
+from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
@@ -86,20 +87,27 @@ def _as_large(side: Side, updates: NDArray[np.int64]) -> NDArray[np.bool_]:
 def _gradients(side: Side, flow: Flow, row: int, backward: NDArray[np.bool_]) -> list[int]:
     """The rows of a backward pass from which an update was computed, of its size."""
     tensors = side.tensors
-    waiting, seen, found = [int(tensors.call[row])], set[int](), list[int]()
+    waiting, seen, found = [row], set[int](), list[int]()
     while waiting and len(seen) < MAX_ABOVE:
-        call = waiting.pop()
-        if call in seen:
+        made = waiting.pop()
+        if int(tensors.call[made]) in seen:
             continue
-        seen.add(call)
-        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
-        for read in range(first, last):
+        seen.add(int(tensors.call[made]))
+        for read in _read_for(side, made):
             producer = int(flow.producer[read])
-            own = tensors.output[read] or tensors.storage[read] == tensors.storage[row]
-            if own or producer < 0 or tensors.size[read] != tensors.size[row]:
+            own = tensors.storage[read] == tensors.storage[row]
+            if own or flow.source_row[read] < 0 or tensors.size[read] != tensors.size[row]:
                 continue
-            if not backward[producer]:
-                waiting.append(producer)
-            elif flow.source_row[read] >= 0:
-                found.append(int(flow.source_row[read]))
+            (found if backward[producer] else waiting).append(int(flow.source_row[read]))
     return found
+
+
+def _read_for(side: Side, made: int) -> list[int]:
+    """The inputs that a result is computed from: of a call over lists the result's own elements."""
+    tensors, call = side.tensors, int(side.tensors.call[made])
+    first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
+    output = tensors.output[first:last]
+    reads, results = first + np.flatnonzero(~output), first + np.flatnonzero(output)
+    if is_per_element(side.operator(call)):
+        reads = reads[np.arange(len(reads)) % len(results) == np.searchsorted(results, made)]
+    return [int(read) for read in reads]
