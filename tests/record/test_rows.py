@@ -253,6 +253,27 @@ def test_optimizer_phase_and_gradient_names(tmp_path: Path) -> None:
     }
 
 
+def test_a_gradient_that_is_cut_out_of_several_bears_no_other_name(tmp_path: Path) -> None:
+    class Joined(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = (nn.Parameter(torch.ones(4) * n) for n in (1, 2))
+            self.weight = nn.Parameter(torch.ones(12))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x * torch.cat([self.first, torch.zeros(4), self.last]) * self.weight
+
+    net = Joined()
+    found = record(tmp_path, lambda: net(torch.arange(12.0)).sum().backward())
+    gradients = [
+        tensor
+        for call in found.all("", phase="backward")
+        for tensor in found.outputs(call).values()
+        if tensor.role == "gradient"
+    ]
+    assert {tensor.tensor_name for tensor in gradients} == {None, "weight"}
+
+
 def test_api_level_is_opt_in(tmp_path: Path) -> None:
     def program() -> None:
         F.gelu(torch.randn(3))

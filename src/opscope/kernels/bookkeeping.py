@@ -95,7 +95,7 @@ class Binding(Protocol):
         *others: str | None,
     ) -> bool: ...
     def label(self, tensor: Any) -> tuple[str | None, str | None]: ...
-    def accumulates(self, node: Any) -> str | None: ...
+    def accumulates(self, node: Any, gradient: Any) -> str | None: ...
     def random_states(
         self, args: Sequence[Any], kwargs: dict[str, Any] | None
     ) -> dict[str, Any]: ...
@@ -690,7 +690,8 @@ class Recorder(Flights):
             return
         storage = draft.inputs[0].storage
         if storage is not None and storage.role is None:
-            storage.role, storage.name = "gradient", self.binding.accumulates(node)
+            name = self.binding.accumulates(node, draft.inputs[0].tensor)
+            storage.role, storage.name = "gradient", name
 
     # -- observing tensors -------------------------------------------------------------------------
 

@@ -852,9 +852,10 @@ void Recorder::offer(const Running& running, bool made) {
 
 // The calls of an AccumulateGrad node hand a gradient to its parameter.
 void Recorder::label_gradient(Running& running) {
-    const auto& storage = running.inputs.front().row.storage;
+    const Seen& gradient = running.inputs.front();
+    const auto& storage = gradient.row.storage;
     if (!storage || storage->role != Interner::none) return;
-    const Ref parameter = checked(PyObject_CallMethod(torch_.binding(), "accumulates", "(O)", running.accumulator.get()));
+    const Ref parameter = checked(PyObject_CallMethod(torch_.binding(), "accumulates", "(OO)", running.accumulator.get(), gradient.tensor));
     storage->role = texts_("gradient");
     if (parameter.get() != Py_None) storage->name = texts_(text(parameter.get()));
 }

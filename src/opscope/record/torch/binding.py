@@ -220,8 +220,13 @@ class TorchBinding:
     def keep_random(self, states: dict[str, torch.Tensor], sealed: bool) -> str | None:  # noqa: FBT001 - asked from C++ too
         return self.sentinel.keep_random(states, seal=sealed)
 
-    def accumulates(self, node: Any) -> str | None:
-        """Name of the parameter whose gradient an AccumulateGrad node collects."""
+    def accumulates(self, node: Any, gradient: torch.Tensor) -> str | None:
+        """Name of the parameter whose gradient an AccumulateGrad node collects; None where that is
+        a part of memory in which other parameters' gradients may lie, as one cut into three is.
+        """
+        facts = self.facts(gradient)
+        if facts.logical is None and len(facts.extent) < gradient.untyped_storage().nbytes():
+            return None
         return self.modules.label(node.variable)[1]
 
     # -- operators ---------------------------------------------------------------------------------
