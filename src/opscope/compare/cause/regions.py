@@ -50,6 +50,7 @@ from opscope.compare.pair.meetings import (
     first_read,
     meet,
     negated,
+    normed,
     same_elements,
     same_parameters,
     vague,
@@ -74,9 +75,11 @@ if TYPE_CHECKING:
 
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
+LATER = 16.0  # times what gradients were apart before, by which later ones may be
 FINER = 0.125  # of the limits, where a difference that is sure is followed
 _PHASES = {"forward", "backward", "optimizer"}
 MAX_STARTS = 16
+MAX_NORMS = 8  # that what is apart may have come through unseen
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
 REORDERED = 1e-6  # by which statistics of the same numbers in another order are apart
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
@@ -479,6 +482,7 @@ class Regions:
         """
         last = self._last_states
         places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
+        noise = 0.0  # by which gradients of earlier steps were apart, and agreed
         for place in sorted(places):
             nothing: set[Names] = set()  # of which the gradient is rounding alone
             for stage in (GRADIENT, CLIPPED, PARAMETER):
@@ -492,8 +496,9 @@ class Regions:
                     reach = max((self._reach(one) for one in held), default=0.0)
                     nothing |= {one[0] for one in held if self._least(one) <= ROUNDED * reach}
                 judged = [one for one in held if one[0] not in nothing]
-                for apart in self._apart(stage, judged, share):
+                for apart in self._apart(stage, judged, (share, LATER * noise)):
                     yield place, stage, apart
+            noise = max(noise, self._noise(place, nothing))
 
     @staticmethod
     def _last(
@@ -517,18 +522,41 @@ class Regions:
             for row in rows
         )
 
+    def _noise(self, place: Place, nothing: set[Names]) -> float:
+        """The largest error of gradients of a rank and step that is within their limits, but for
+        those of some parameters.
+        """
+        errors = [
+            (self._error(mine, theirs), BACKWARD * self._limit(mine))
+            for names in self.names
+            if names not in nothing
+            for mine, theirs in [self._last(self._last_states, (place, GRADIENT), names)]
+            if min(*mine, *theirs) >= 0
+        ]
+        return max((error for error, limit in errors if error <= limit), default=0.0)
+
+    def _error(self, mine: list[int], theirs: list[int]) -> float:
+        return sketch(self._sides[0], mine).error(sketch(self._sides[1], theirs))
+
+    def _limit(self, mine: list[int]) -> float:
+        return max(float(self.meetings.limit[0][row]) for row in mine)
+
     def _apart(
-        self, stage: int, judged: list[Held], share: float
+        self, stage: int, judged: list[Held], allowed: tuple[float, float]
     ) -> list[tuple[list[int], list[int]]]:
-        """The rows of what is apart at a stage."""
-        limits = self.meetings.limit[0]
+        """The rows of what is apart at a stage by more than a share of its limit, and what is
+        allowed in any case.
+        """
+        share, least = allowed
         apart = [
             (mine, theirs)
             for _, mine, theirs in judged
-            if sketch(self._sides[0], mine).error(sketch(self._sides[1], theirs))
-            > (share if stage == PARAMETER else share * BACKWARD)
-            * max(float(limits[row]) for row in mine)
-            + (rounded_rate(self._sides, (mine, theirs)) if stage == PARAMETER else 0.0)
+            if self._error(mine, theirs)
+            > (
+                share * self._limit(mine) + rounded_rate(self._sides, (mine, theirs))
+                if stage == PARAMETER
+                else max(share * BACKWARD * self._limit(mine), least)
+            )
         ]
         if stage != PARAMETER or len(apart) > MOVED * len(judged):
             return apart
@@ -550,6 +578,53 @@ class Regions:
     def _located(
         self, place: Place, stage: int, ends: tuple[list[int], list[int]]
     ) -> Parting | None:
+        """Where what matters and is apart begins to be so. Not at a product that reads what a norm
+        made on both sides, if what the norm read is apart already: of what norms leave, statistics
+        tell next to nothing.
+        """
+        found = self._begun(place, stage, ends)
+        for _ in range(MAX_NORMS):
+            rows = self._normed_inputs(found) if found else None
+            if rows is None:
+                break
+            kept, states = self.unmet, [flow.state for flow in self.pairing.flows]
+            flags = [
+                unmet | (state == state[row])
+                for unmet, state, row in zip(kept, states, rows, strict=True)
+            ]
+            self.unmet = flags[0], flags[1]
+            earlier = self._begun(place, stage, ends)
+            norms = [
+                int(flow.producer[row]) for flow, row in zip(self.pairing.flows, rows, strict=True)
+            ]
+            if earlier is None or not all(map(int.__lt__, earlier.start, norms)):
+                self.unmet = kept
+                break
+            found = earlier
+        return found
+
+    def _normed_inputs(self, found: Parting) -> tuple[int, int] | None:
+        """The rows in which products of both sides read what a norm made, and agree; None where
+        they do not.
+        """
+        if min(found.start) < 0:
+            return None
+        rows = []
+        for side, call, of_norms in zip(self._sides, found.start, self._of_norms, strict=True):
+            read = [row for row in inputs_of(side, call) if of_norms[row]]
+            if not traits_of(side.operator(call)).contraction or len(read) != 1:
+                return None
+            rows.extend(read)
+        partner = int(self.meetings.partner[0][rows[0]])
+        states = self.pairing.flows[1].state
+        agree = partner >= 0 and not self.unmet[0][rows[0]] and states[partner] == states[rows[1]]
+        return (rows[0], rows[1]) if agree else None
+
+    @cached_property
+    def _of_norms(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        return normed(self._sides[0]), normed(self._sides[1])
+
+    def _begun(self, place: Place, stage: int, ends: tuple[list[int], list[int]]) -> Parting | None:
         # what passes of parts of a batch compute was not compared before their gradients
         backward = None if place in self._cut else stage == GRADIENT
         walks = [self._walk(number, stage, ends[number], backward=backward) for number in (0, 1)]
@@ -564,6 +639,8 @@ class Regions:
         ]
         if all(prepared):
             mine, theirs = self._partners(walks, *prepared)
+        elif any(prepared):
+            mine, theirs = self._prepared_alike(walks, starts) or (mine, theirs)
         built = [
             walk.building(some, start)
             for walk, some, start in zip(walks, starts, (mine, theirs), strict=True)
@@ -597,6 +674,20 @@ class Regions:
             crossed=bool(swapped),
             alike=both and self._shared(mine, theirs)[1],
         )
+
+    def _prepared_alike(self, walks: list[Walk], starts: list[list[int]]) -> tuple[int, int] | None:
+        """Starts of either side that prepare one parameter, of which nothing agrees again, though
+        what they are computed with is not one call on both; None where there are none.
+        """
+        preparing = [
+            [call for call in some if walk.prepares(call)]
+            for walk, some in zip(walks, starts, strict=True)
+        ]
+        for pair in product(*preparing):
+            heads = [walk.head(call) for walk, call in zip(walks, pair, strict=True)]
+            if any(heads[0] & {*names[0]} and heads[1] & {*names[1]} for names in self.names):
+                return pair[0], pair[1]
+        return None
 
     def _misses(self, walks: list[Walk], start: int) -> bool:
         """Whether what a start was given differs from something: golden is given another of as many

@@ -33,6 +33,7 @@ MAX_AROUND = 2
 MAX_ORDERING = 8
 MAX_ABOVE = 200  # calls that build a constant
 OF_CONSTANTS, OF_PARAMETERS, OF_DATA = range(3)
+Computation = tuple[int, ...]  # operator, arguments and contents that are read, as hashes
 
 
 class Marks(NamedTuple):
@@ -194,11 +195,11 @@ class Walk:
         which a reader reads what comes of them.
         """
         above = self._all_above(reader)
-        return [
-            call
-            for call in starts
-            if call in above and call >= 0 and self._reads(call) == OF_PARAMETERS
-        ]
+        return [call for call in starts if call in above and self.prepares(call)]
+
+    def prepares(self, start: int) -> bool:
+        """Whether a start computes with parameters alone."""
+        return start >= 0 and self._reads(start) == OF_PARAMETERS
 
     def outside(self, call: int) -> set[int]:
         """Numbers of elements of what a call was given from outside and meets nothing."""
@@ -275,8 +276,33 @@ class Walk:
 
     @cached_property
     def _heals(self) -> Callable[[int], bool]:
-        """Whether something agrees again that is computed from what a start makes."""
-        return cache(self._agrees_again)
+        """Whether something agrees again that is computed from what a start makes, or from what
+        another call does that computes the same: a count of a mask that each layer takes anew.
+        """
+        again = cache(self._agrees_again)
+        return cache(lambda start: again(start) or any(map(again, self._twins(start))))
+
+    def _twins(self, start: int) -> list[int]:
+        """Other calls of one operator that read the very same, among the walk's first to last."""
+        return [
+            one for one in self._computed_alike.get(self._computation(start), ()) if one != start
+        ]
+
+    @cached_property
+    def _computed_alike(self) -> dict[Computation, list[int]]:
+        found: dict[Computation, list[int]] = defaultdict(list)
+        first, last = min(self._above, default=0), max(self._above, default=NONE)
+        leaf = self._side.calls.leaf
+        for call in range(first, last + 1):
+            if leaf[call]:
+                found[self._computation(call)].append(call)
+        return found
+
+    def _computation(self, call: int) -> Computation:
+        """The operator of a call, its arguments and the contents that it reads."""
+        calls, state = self._side.calls, self._flow.state
+        read = [int(state[row]) for row in inputs_of(self._side, call)]
+        return int(calls.op[call]), int(calls.args[call]), *(read or [-1 - call])
 
     def _agrees_again(self, start: int) -> bool:
         # A choice may be the same though what it was made by is not.

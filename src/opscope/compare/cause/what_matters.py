@@ -11,7 +11,7 @@ import numpy as np
 
 from opscope.compare.pair.meetings import first_read
 from opscope.compare.side.columns import MODULE
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +63,8 @@ def _leaf_rows(side: Side, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     """The row of the last gradient of each parameter, and of the last content that it was given
-    after a model read it (before, it is loaded; a buffer may be bound anew), by place, stage, name.
+    after a model read it (before, it is loaded; a buffer may be bound anew; a view gives none), by
+    place, stage, name.
     """
     tensors, calls = side.tensors, side.calls
     first = first_read(side)
@@ -78,7 +79,8 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     )
     at = np.searchsorted(names, tensors.named[rows])
     loaded = (at < len(names)) & (rows <= read[np.minimum(at, len(read) - 1)])
-    rows = rows[~(loaded & tensors.parameter[rows])]
+    views = side.which(calls.op, lambda op: traits_of(op).view)[tensors.call[rows]]
+    rows = rows[~((loaded | views) & tensors.parameter[rows])]
     owner = tensors.call[rows]
     backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(backward, GRADIENT, CLIPPED))

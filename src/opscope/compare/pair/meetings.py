@@ -22,6 +22,7 @@ from opscope.compare.side.hashes import mixed
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
 from opscope.compare.side.trained_tensors import computing
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,7 @@ LEARNT = 1e-3  # of first gradients, by which parameters of one content are told
 TWO = 1e-6  # of the squared span: what is between two numbers in a tensor of these alone
 FEW = 4  # elements that may be of two numbers by chance; how often few integers are there each
 CENTRED, SCALED = 1e-5, 1e-2  # the mean and the variance that norms leave, from 0 and 1
+MASKING = frozenset({"mul", "where", "masked_fill"})  # by numbers of 0 and 1
 MOST = 256  # of them that are looked at
 
 
@@ -76,7 +78,9 @@ def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) 
         for number in (0, 1)
     ]
     _join(sides, firsts, nearest, AGREEING * coarse)
+    _pad(sides, firsts, nearest, AGREEING * coarse)
     for number in (0, 1):
+        _unmask(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
         (_, inverse), (error, partner) = nodes[number], nearest[number]
         whole = np.full(len(sides[number].tensors), np.nan)
         place = np.full(len(sides[number].tensors), NONE)
@@ -125,6 +129,69 @@ def _join(
                 at = places[which][row]
                 if found.error < nearest[which][0][at]:
                     nearest[which][0][at], nearest[which][1][at] = found.error, partner
+
+
+def _pad(
+    sides: tuple[Side, Side],
+    firsts: tuple[NDArray[np.int64], NDArray[np.int64]],
+    nearest: list[tuple[NDArray[np.float64], NDArray[np.int64]]],
+    limit: float,
+) -> None:
+    """What meets nothing of its size, but something that is longer or shorter by zeros alone, as
+    a batch of sequences is that are filled up to one length; written into nearest.
+    """
+    bare = _without_zeros(sides[0]), _without_zeros(sides[1])
+    told = [rows[~vague(one)[rows]] for one, rows in zip(bare, firsts, strict=True)]
+    for number in (0, 1):
+        (error, partner), rows = nearest[number], firsts[number]
+        at = np.flatnonzero(np.isin(rows, told[number]) & (error > limit))
+        found, met = _nearest(bare[number], bare[1 - number], rows[at], told[1 - number])
+        better = found <= limit
+        error[at[better]], partner[at[better]] = found[better], met[better]
+
+
+def _unmask(
+    side: Side,
+    nodes: tuple[NDArray[np.int64], NDArray[np.int64]],
+    chosen: NDArray[np.int64],
+    nearest: tuple[NDArray[np.float64], NDArray[np.int64]],
+    limit: float,
+) -> None:
+    """What meets nothing, but of which what a mask leaves does: as far as it counts it is the same;
+    written into nearest.
+    """
+    tensors, (error, partner) = side.tensors, nearest
+    node = np.full(len(tensors), NONE)
+    node[chosen] = nodes[1]
+    masking = side.which(side.calls.op, lambda op: family(op) in MASKING) & side.calls.leaf
+    dim, mask = vague(side), (tensors.min >= 0) & (tensors.max <= 1)
+    left = np.flatnonzero(masking[tensors.call] & tensors.output & ~dim & (node >= 0))
+    for row in left[error[node[left]] <= limit].tolist():
+        first = int(np.searchsorted(tensors.call, tensors.call[row]))
+        read = [at for at in range(first, row) if not tensors.output[at]]
+        masked = [at for at in read if tensors.size[at] == tensors.size[row] and not dim[at]]
+        rest = [at for at in read if at not in masked]
+        if len(masked) == 1 and rest and all(dim[at] and mask[at] for at in rest):
+            own = node[masked[0]]
+            if own >= 0 and error[own] > limit:
+                error[own], partner[own] = error[node[row]], partner[node[row]]
+
+
+def _without_zeros(side: Side) -> Side:
+    """The side with statistics of what is not zero in each tensor."""
+    tensors = side.tensors
+    size = np.where(tensors.zero > 0, tensors.size - tensors.zero, tensors.size)
+    share = tensors.size / np.maximum(size, 1)
+    bare = msgspec.structs.replace(
+        tensors,
+        size=size,
+        mean=tensors.mean * share,
+        min=np.fmin(tensors.min, 0.0),
+        max=np.fmax(tensors.max, 0.0),
+        min_int=np.full_like(tensors.min_int, ABSENT),
+        max_int=np.full_like(tensors.max_int, ABSENT),
+    )
+    return msgspec.structs.replace(side, tensors=bare)
 
 
 def normed(side: Side) -> NDArray[np.bool_]:
