@@ -689,9 +689,9 @@ class Recorder(Flights):
         if not draft.inputs or not _accumulates(node):
             return
         storage = draft.inputs[0].storage
-        if storage is not None and storage.role is None:
-            name = self.binding.accumulates(node, draft.inputs[0].tensor)
-            storage.role, storage.name = "gradient", name
+        if storage and not storage.role:
+            storage.role = "gradient"
+            storage.name = self.binding.accumulates(node, draft.inputs[0].tensor)
 
     # -- observing tensors -------------------------------------------------------------------------
 

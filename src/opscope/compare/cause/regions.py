@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
 from opscope.compare.cause.causes import (
     ARGUMENT,
     ARRIVED,
@@ -33,6 +32,7 @@ from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.gradient_paths import one_sided
 from opscope.compare.cause.left_states import LeftStates
 from opscope.compare.cause.scrambled import ORDER, scrambled
+from opscope.compare.cause.trained_states import BACKWARD, FINER, TrainedStates
 from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of
 from opscope.compare.cause.what_matters import (
     CLIPPED,
@@ -40,7 +40,6 @@ from opscope.compare.cause.what_matters import (
     GRADIENT,
     PARAMETER,
     endings,
-    last_states,
     settled,
 )
 from opscope.compare.pair.arguments import difference_of
@@ -55,7 +54,6 @@ from opscope.compare.pair.meetings import (
     same_parameters,
     vague,
 )
-from opscope.compare.pair.sketches import sketch
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.lowering import one_of_jax
@@ -65,22 +63,16 @@ from opscope.operators.catalogue import family, traits_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Names
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
-    Held = tuple[Names, list[int], list[int]]  # parameters, and the rows of either side
-    Apart = tuple[Place, int, tuple[list[int], list[int]]]  # stage, and the rows of either side
 
-ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
-BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
-LATER = 16.0  # times what gradients were apart before, by which later ones may be
-FINER = 0.125  # of the limits, where a difference that is sure is followed
 _PHASES = {"forward", "backward", "optimizer"}
 MAX_STARTS = 16
 MAX_NORMS = 8  # that what is apart may have come through unseen
-MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
 REORDERED = 1e-6  # by which statistics of the same numbers in another order are apart
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
 CUT = (
@@ -345,14 +337,14 @@ class Regions:
 
     def _first_parting(self) -> Parting | None:
         """The same, where nothing is known of the order of elements."""
-        found = [*self._results(), *self._states()]
+        found = [*self._results(), *self._states.apart()]
         if not found:
             return self._by_left_states()
         place, stage, _ = min(found, key=lambda one: one[:2])
         # What is known to part parts further up than where it is seen.
         self.unmet = self._limited(0, stage), self._limited(1, stage)
         found.extend(self._results())
-        found.extend(one for one in self._states(FINER) if one[0] < place)
+        found.extend(one for one in self._states.apart(FINER) if one[0] < place)
         place = min(one[0] for one in found)
         chosen = self._before_results([one for one in found if one[0] == place])
         stage = min(one[1] for one in chosen)
@@ -423,14 +415,14 @@ class Regions:
         return found if computed else None
 
     @cached_property
-    def _last_states(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
-        return tuple(map(last_states, self._sides))
+    def _states(self) -> TrainedStates:
+        return TrainedStates(self.pairing, self.meetings, self.names)
 
     def _alone(self, place: Place) -> bool:
         """Whether parameters that both sides have get gradients on one side alone."""
         graded = [
             [all((place, GRADIENT, name) in known for name in some) for some in sides]
-            for known, sides in zip(self._last_states, zip(*self.names, strict=True), strict=True)
+            for known, sides in zip(self._states.last, zip(*self.names, strict=True), strict=True)
         ]
         return graded[0] != graded[1]
 
@@ -475,103 +467,6 @@ class Regions:
                 row, place = int(rows[at]), places[number][at]
                 if place in known[1 - number] and place not in self._cut:
                     yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
-
-    def _states(self, share: float = 1.0) -> Iterator[Apart]:
-        """Gradients and parameters that are not what those of the same parameters are on the other
-        side, by so much of their limits.
-        """
-        last = self._last_states
-        places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
-        noise = 0.0  # by which gradients of earlier steps were apart, and agreed
-        for place in sorted(places):
-            nothing: set[Names] = set()  # of which the gradient is rounding alone
-            for stage in (GRADIENT, CLIPPED, PARAMETER):
-                held = [
-                    (names, mine, theirs)
-                    for names in self.names
-                    for mine, theirs in [self._last(last, (place, stage), names)]
-                    if min(*mine, *theirs) >= 0
-                ]
-                if stage != PARAMETER:
-                    reach = max((self._reach(one) for one in held), default=0.0)
-                    nothing |= {one[0] for one in held if self._least(one) <= ROUNDED * reach}
-                judged = [one for one in held if one[0] not in nothing]
-                for apart in self._apart(stage, judged, (share, LATER * noise)):
-                    yield place, stage, apart
-            noise = max(noise, self._noise(place, nothing))
-
-    @staticmethod
-    def _last(
-        last: tuple[dict[tuple[Place, int, int], int], ...], at: tuple[Place, int], names: Names
-    ) -> list[list[int]]:
-        """The rows of parameters of either side at a place and stage, NONE where there is none."""
-        return [
-            [known.get((*at, name), NONE) for name in some]
-            for known, some in zip(last, names, strict=True)
-        ]
-
-    def _reach(self, held: Held) -> float:
-        return max(
-            sketch(side, rows).reach for side, rows in zip(self._sides, held[1:], strict=True)
-        )
-
-    def _least(self, held: Held) -> float:
-        return min(
-            sketch(side, [row]).reach
-            for side, rows in zip(self._sides, held[1:], strict=True)
-            for row in rows
-        )
-
-    def _noise(self, place: Place, nothing: set[Names]) -> float:
-        """The largest error of gradients of a rank and step that is within their limits, but for
-        those of some parameters.
-        """
-        errors = [
-            (self._error(mine, theirs), BACKWARD * self._limit(mine))
-            for names in self.names
-            if names not in nothing
-            for mine, theirs in [self._last(self._last_states, (place, GRADIENT), names)]
-            if min(*mine, *theirs) >= 0
-        ]
-        return max((error for error, limit in errors if error <= limit), default=0.0)
-
-    def _error(self, mine: list[int], theirs: list[int]) -> float:
-        return sketch(self._sides[0], mine).error(sketch(self._sides[1], theirs))
-
-    def _limit(self, mine: list[int]) -> float:
-        return max(float(self.meetings.limit[0][row]) for row in mine)
-
-    def _apart(
-        self, stage: int, judged: list[Held], allowed: tuple[float, float]
-    ) -> list[tuple[list[int], list[int]]]:
-        """The rows of what is apart at a stage by more than a share of its limit, and what is
-        allowed in any case.
-        """
-        share, least = allowed
-        apart = [
-            (mine, theirs)
-            for _, mine, theirs in judged
-            if self._error(mine, theirs)
-            > (
-                share * self._limit(mine) + rounded_rate(self._sides, (mine, theirs))
-                if stage == PARAMETER
-                else max(share * BACKWARD * self._limit(mine), least)
-            )
-        ]
-        if stage != PARAMETER or len(apart) > MOVED * len(judged):
-            return apart
-        return [
-            one for one in apart if kept_otherwise(self._sides, one) or self._told_otherwise(*one)
-        ]
-
-    def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
-        """Whether one operator made the two, with other arguments: another rate of a group."""
-        calls = [
-            int(side.tensors.call[rows[0]])
-            for side, rows in zip(self._sides, (mine, theirs), strict=True)
-        ]
-        ops = {side.operator(call) for side, call in zip(self._sides, calls, strict=True)}
-        return len(ops) == 1 and bool(difference_of(self.pairing, calls[0], calls[1]))
 
     # -- where it begins ---------------------------------------------------------------------------
 

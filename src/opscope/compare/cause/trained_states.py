@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients and parameters of two programs that are not what those of the same parameters are on
+the other side.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
+from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
+from opscope.compare.pair.arguments import difference_of
+from opscope.compare.pair.sketches import sketch
+from opscope.compare.side.columns import NONE
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opscope.compare.cause.what_matters import Place
+    from opscope.compare.pair.meetings import Meetings, Names
+    from opscope.compare.pair.pairing import Pairing
+
+    Held = tuple[Names, list[int], list[int]]  # parameters, and the rows of either side
+    Apart = tuple[Place, int, tuple[list[int], list[int]]]  # stage, and the rows of either side
+
+ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
+BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
+FINER = 0.125  # of the limits, where a difference that is sure is followed
+LATER = 16.0  # times what gradients were apart before, by which later ones may be
+MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
+
+
+class TrainedStates:
+    """What two programs trained: the last gradient and content of each parameter in each step."""
+
+    def __init__(self, pairing: Pairing, meetings: Meetings, names: list[Names]) -> None:
+        self._pairing, self._meetings, self._names = pairing, meetings, names
+        self._sides = pairing.target, pairing.golden
+
+    @cached_property
+    def last(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
+        """The rows that hold them, of either side, by place, stage and name."""
+        return tuple(map(last_states, self._sides))
+
+    def apart(self, share: float = 1.0) -> Iterator[Apart]:
+        """Gradients and parameters that are not what those of the same parameters are on the other
+        side, by so much of their limits.
+        """
+        last = self.last
+        places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
+        noise = 0.0  # by which gradients of earlier steps were apart, and agreed
+        for place in sorted(places):
+            nothing: set[Names] = set()  # of which the gradient is rounding alone
+            for stage in (GRADIENT, CLIPPED, PARAMETER):
+                held = [
+                    (names, mine, theirs)
+                    for names in self._names
+                    for mine, theirs in [self._last(last, (place, stage), names)]
+                    if min(*mine, *theirs) >= 0
+                ]
+                if stage != PARAMETER:
+                    reach = max((self._reach(one) for one in held), default=0.0)
+                    nothing |= {one[0] for one in held if self._least(one) <= ROUNDED * reach}
+                judged = [one for one in held if one[0] not in nothing]
+                for apart in self._further(stage, judged, (share, LATER * noise)):
+                    yield place, stage, apart
+            noise = max(noise, self._noise(place, nothing))
+
+    @staticmethod
+    def _last(
+        last: tuple[dict[tuple[Place, int, int], int], ...], at: tuple[Place, int], names: Names
+    ) -> list[list[int]]:
+        """The rows of parameters of either side at a place and stage, NONE where there is none."""
+        return [
+            [known.get((*at, name), NONE) for name in some]
+            for known, some in zip(last, names, strict=True)
+        ]
+
+    def _reach(self, held: Held) -> float:
+        return max(
+            sketch(side, rows).reach for side, rows in zip(self._sides, held[1:], strict=True)
+        )
+
+    def _least(self, held: Held) -> float:
+        return min(
+            sketch(side, [row]).reach
+            for side, rows in zip(self._sides, held[1:], strict=True)
+            for row in rows
+        )
+
+    def _noise(self, place: Place, nothing: set[Names]) -> float:
+        """The largest error of gradients of a rank and step that is within their limits, but for
+        those of some parameters.
+        """
+        errors = [
+            (self._error(mine, theirs), BACKWARD * self._limit(mine))
+            for names in self._names
+            if names not in nothing
+            for mine, theirs in [self._last(self.last, (place, GRADIENT), names)]
+            if min(*mine, *theirs) >= 0
+        ]
+        return max((error for error, limit in errors if error <= limit), default=0.0)
+
+    def _error(self, mine: list[int], theirs: list[int]) -> float:
+        return sketch(self._sides[0], mine).error(sketch(self._sides[1], theirs))
+
+    def _limit(self, mine: list[int]) -> float:
+        return max(float(self._meetings.limit[0][row]) for row in mine)
+
+    def _further(
+        self, stage: int, judged: list[Held], allowed: tuple[float, float]
+    ) -> list[tuple[list[int], list[int]]]:
+        """The rows of what is apart at a stage by more than a share of its limit, and what is
+        allowed in any case.
+        """
+        share, least = allowed
+        apart = [
+            (mine, theirs)
+            for _, mine, theirs in judged
+            if self._error(mine, theirs)
+            > (
+                share * self._limit(mine) + rounded_rate(self._sides, (mine, theirs))
+                if stage == PARAMETER
+                else max(share * BACKWARD * self._limit(mine), least)
+            )
+        ]
+        if stage != PARAMETER or len(apart) > MOVED * len(judged):
+            return apart
+        return [
+            one for one in apart if kept_otherwise(self._sides, one) or self._told_otherwise(*one)
+        ]
+
+    def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
+        """Whether one operator made the two, with other arguments: another rate of a group."""
+        calls = [
+            int(side.tensors.call[rows[0]])
+            for side, rows in zip(self._sides, (mine, theirs), strict=True)
+        ]
+        ops = {side.operator(call) for side, call in zip(self._sides, calls, strict=True)}
+        return len(ops) == 1 and bool(difference_of(self._pairing, calls[0], calls[1]))
