@@ -2,8 +2,7 @@
 """The grammar of AI Core error lines, from the slog of 2020 to the wording of 2026: one line in,
 events out.
 
-An event is what one line says, as plain fields; nothing here knows other lines. Numbers are
-integers, register lists tuples.
+An event is what one line says; nothing here knows other lines.
 """
 
 from __future__ import annotations
@@ -12,9 +11,44 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import msgspec
-
+from opscope.ascend import registers
+from opscope.ascend.events import (
+    Allocated,
+    AnalysedCore,
+    Asserted,
+    Chip,
+    Cleaned,
+    Coded,
+    Described,
+    DescribedNode,
+    DumpFile,
+    Event,
+    Extended,
+    Failed,
+    FailedTask,
+    FaultAddress,
+    Freed,
+    Launched,
+    Loaded,
+    LoadedData,
+    LoadedType,
+    Loading,
+    Module,
+    Noted,
+    Passed,
+    Program,
+    Screen,
+    ScreenCore,
+    SlogCore,
+    SlogError,
+    SlogRegister,
+    Tracked,
+    Unreadable,
+    Words,
+)
+from opscope.ascend.fault import Argument, Core, Returned
 from opscope.ascend.records import Record
+from opscope.ascend.registers import ASCEND950, CLASSIC
 
 _NUMBER = r"(?:0x[0-9a-fA-F]{1,16}|\d{1,20})"  # 64 bits; longer ones are no number of a log
 _PAIR = re.compile(
@@ -22,15 +56,9 @@ _PAIR = re.compile(
     rf"]{{0,40}}?)\s*[:=]\s*({_NUMBER})((?:\s*,\s*{_NUMBER}(?=\s*(?:[,.;]|$)))*)"
 )
 _FIELD = re.compile(r"([A-Za-z_][\w ]{0,40}?)\s*=\s*([^,\[]*)")
+Values = dict[str, int | tuple[int, ...]]
 _MAX_WORDS = 1 << 16
 _SHORT = 8192  # characters of a line that are looked at, but for lists of words and attributes
-
-
-class Event(msgspec.Struct, frozen=True):
-    """What one line says: a kind (core, extend, failed, screen, args, …) and its fields."""
-
-    kind: str
-    fields: dict[str, Any]
 
 
 def events(record: Record) -> Iterator[Event]:
@@ -65,8 +93,8 @@ def _int(pattern: str, text: str) -> int | None:
     return None if found is None else number(found)
 
 
-def _pairs(text: str) -> dict[str, Any]:
-    pairs: dict[str, Any] = {}
+def _pairs(text: str) -> Values:
+    pairs: Values = {}
     for key, first, more in _PAIR.findall(text):
         pairs.setdefault(
             " ".join(key.split()), (number(first), *numbers(more)) if more else number(first)
@@ -96,42 +124,57 @@ def _core(text: str, record: Record) -> Iterator[Event]:
         return
     body, _, extended = rest.partition("The extend info")
     kind = _KIND.search(head)
-    message = _find(r"errorStr\s*:\s*(.*?)\.?\s*(?:\[FUNC:|$)", body)
-    fields = _place(head) | {
-        "kind": next((group for group in kind.groups() if group), "") if kind else "",
-        "code": (
+    said = next((group for group in kind.groups() if group), "") if kind else ""
+    yield _core_of(
+        head,
+        kind=re.sub(r"\berror(?: error)+$", "error", said),
+        code=(
             _find(
                 rf"error code\s*(?:=|is)\s*:?\s*\(?\s*({_NUMBER}(?:[\s,]+{_NUMBER})*)(?![\w.])",
                 head,
             )
             or ""
         ).strip(" ,()"),
-        "registers": _pairs(body.partition("errorStr")[0]),
-        "message": message,
-        "cut": record.cut and not extended,
-    }
-    fields["kind"] = re.sub(r"\berror(?: error)+$", "error", fields["kind"])
-    yield Event("core", fields)
+        values=_pairs(body.partition("errorStr")[0]),
+        message=_find(r"errorStr\s*:\s*(.*?)\.?\s*(?:\[FUNC:|$)", body),
+        time=record.time,
+        cut=record.cut and not extended,
+    )
     if "RAS occurs" in text:
-        yield Event(
-            "note",
-            {
-                "topic": "ras",
-                "text": text[text.index("Fault RAS") if "Fault RAS" in text else 0 :].strip(),
-            },
-        )
+        start = text.index("Fault RAS") if "Fault RAS" in text else 0
+        yield Noted("ras", text[start:].strip())
     if extended:
         yield from _extend(f"The extend info{extended}", record)
 
 
-def _place(text: str) -> dict[str, Any]:
-    """Device, die, serial number and core of the head of a line."""
-    return {
-        "device": _int(rf"device\s*\(\s*(?:chipId\s*:\s*)?({_NUMBER})", text),
-        "die": _int(rf"dieId\s*:\s*({_NUMBER})", text),
-        "serial": _int(rf"serial number is ({_NUMBER})", text),
-        "core": _int(rf"core id is ({_NUMBER})", text),
-    }
+def _core_of(head: str, *, code: str, values: Values, message: str | None, **more: Any) -> Core:
+    """A core from its line; the code is read in the numbering of its registers."""
+    classic = not {"sc error info", "su error info"} & values.keys()
+    found = numbers(code)
+    return Core(
+        core=_core_id(head),
+        device=_int(rf"device\s*\(\s*(?:chipId\s*:\s*)?({_NUMBER})", head),
+        die=_int(rf"dieId\s*:\s*({_NUMBER})", head),
+        serial=_int(rf"serial number is ({_NUMBER})", head),
+        code=code,
+        codes=found if classic else (),
+        bits=registers.bits_of(found) if classic else bits950(found, message),
+        numbering=CLASSIC if classic else ASCEND950,
+        registers=values,
+        message=message,
+        **more,
+    )
+
+
+def bits950(found: tuple[int, ...], message: str | None) -> tuple[int, ...]:
+    """Numbers of the set bits of Ascend 950; a lone 0 is none, a time-out or trap, unless the
+    runtime's words say that it is bit 0 of L0A.
+    """
+    return () if found == (0,) and "l0a" not in (message or "").lower() else found
+
+
+def _core_id(text: str) -> int | None:
+    return _int(rf"core id is ({_NUMBER})", text)
 
 
 def _extend(text: str, _: Record) -> Iterator[Event]:
@@ -142,15 +185,15 @@ def _extend(text: str, _: Record) -> Iterator[Event]:
     body = re.sub(r"errcode\s*:\s*\([^)]*\)", "", text)
     for said in (r"errorStr\s*:.*?(?=fixp_error0 info|fsmId|subErrType|$)", r"^.*?core id is \d+,"):
         body = re.sub(said, "", body, count=1)
-    pairs = _pairs(body)
-    yield Event(
-        "extend",
-        _place(text)
-        | {"codes": None if codes is None else numbers(codes), "message": message, "values": pairs},
+    yield Extended(
+        core=_core_id(text),
+        codes=None if codes is None else numbers(codes),
+        message=message,
+        values=_pairs(body),
     )
 
 
-def _failed(text: str, record: Record) -> Iterator[Event]:
+def _failed(text: str, _: Record) -> Iterator[Event]:
     found = re.search(
         r"((?:ai ?core|aivec\w*|fftsplus|vector core)[\w ]{0,40}?) (?:kernel|task) "
         r"execut(?:e|ion) failed,?(.*)",
@@ -167,7 +210,7 @@ def _failed(text: str, record: Record) -> Iterator[Event]:
     said = _fields(found[2])
     # `Vector Core kernel execution failed, retCode=0x31` names no task
     if any(key.endswith(("_id", "kernel_name")) for key in said):
-        yield Event("failed", {"fields": said, "cut": record.cut})
+        yield Failed(said)
 
 
 # Failures of other engines, which share words with those of an AI Core: a name of codes.ELSEWHERE
@@ -195,7 +238,7 @@ def _elsewhere(text: str, record: Record) -> Iterator[Event]:
     """A failure that is not an AI Core's, and what else the line says."""
     name = _elsewhere_of(text)
     if name is not None:
-        yield Event("elsewhere", {"code": name, "text": text.strip()})
+        yield Coded(name, text.strip())
         yield from _screen_code(text)
         yield from _returned(text, record)
 
@@ -206,14 +249,8 @@ _ASSERT = re.compile(r"\[ASSERT\].*?([^\s/\\:]+):(\d{1,9}): Assertion\s?`(.*)")
 def _asserted(text: str, _: Record) -> Iterator[Event]:
     found = _ASSERT.search(text)
     if found is not None:
-        yield Event(
-            "assert",
-            {
-                "file": found[1],
-                "line": int(found[2]),
-                "text": found[3].replace("'", ",", 1).strip(),
-            },
-        )
+        condition = found[3].replace("'", ",", 1).strip()
+        yield Asserted(f"{found[1]}:{int(found[2])}: {condition}")
 
 
 def _tracked(text: str, _: Record) -> Iterator[Event]:
@@ -224,15 +261,15 @@ def _tracked(text: str, _: Record) -> Iterator[Event]:
         _int(r"stream_id\s*(\d{1,18})", text),
     )
     if name is not None and task is not None and stream is not None:
-        yield Event("tracked", {"node_name": name, "stream": stream, "task": task})
+        yield Tracked(node_name=name, stream=stream, task=task)
 
 
 def _screen(text: str, _: Record) -> Iterator[Event]:
-    found = re.search(r"device\s*\(\s*(\d{1,18})\s*\),?\s*core list\s*\[([^\]]*)\]", text)
+    found = re.search(r"device\s*\(\s*(\d{1,18})\s*\),?\s*core list\s*\[[^\]]*\]", text)
     if found is not None:
-        yield Event("screen", {"device": int(found[1]), "cores": found[2]})
+        yield Screen(int(found[1]))
     for core, code in re.findall(rf"coreId\s*\(\s*(\d{{1,18}})\s*\)\s*:\s*({_NUMBER})", text):
-        yield Event("screen-core", {"core": int(core), "code": code})
+        yield ScreenCore(int(core), code)
 
 
 _RANGE = r"\s*(?:\((\d{1,18}) to \d{1,18}\))?\s*"
@@ -243,42 +280,29 @@ def _args(text: str, record: Record) -> Iterator[Event]:
     found = _ARGS.search(text)
     if found is None:
         return
-    body, _, address = found[4].partition("addr:")
+    body = found[4].partition("addr:")[0]
     words = numbers(body)
     if record.cut and words and not re.search(r"[,\s]\s*$", body):
         words = words[:-1]  # the last word may have lost digits
-    start = int(found[1] or found[3] or 0)
     if words:
-        yield Event(
-            "args",
-            {
-                "when": found[2],
-                "start": start,
-                "words": words,
-                "address": _int(rf"({_NUMBER})", address),
-                "cut": record.cut,
-            },
-        )
+        start = int(found[1] or found[3] or 0)
+        yield Words(when=found[2], start=start, words=words, cut=record.cut)
 
 
 def _tiling_key(text: str, _: Record) -> Iterator[Event]:
     found = re.search(r"tilingKey\s*=\s*(\d{1,20})(.*)", text)
     if found is not None:
-        pairs = _pairs(found[2])
-        yield Event(
-            "tiling-key",
-            {
-                "tiling_key": int(found[1]),
-                "args_size": pairs.get("argsSize"),
-                "block_dim": pairs.get("blockDim"),
-            },
+        yield Launched(
+            tiling_key=int(found[1]),
+            args_size=_int(rf"\bargsSize\s*[:=]\s*({_NUMBER})", found[2]),
+            block_dim=_int(rf"\bblockDim\s*[:=]\s*({_NUMBER})", found[2]),
         )
 
 
 def _described(text: str, record: Record) -> Iterator[Event]:
     body = text.partition("AIC_INFO]")[2].strip()
     if "after execute:args print end" in body:
-        yield Event("args-end", {})
+        yield Passed()
     elif body.startswith("node_name:"):
         found = re.match(
             r"node_name:(.*?),\s*node_type:(.*?),\s*stream_id:(\d{1,18}),\s*task_id:(\d{1,18})(.*)",
@@ -289,38 +313,38 @@ def _described(text: str, record: Record) -> Iterator[Event]:
                 key: number(value)
                 for key, value in re.findall(rf"(\w+)\s*:\s*({_NUMBER})", found[5])
             }
-            fields = {
-                "node_name": found[1],
-                "node_type": found[2],
-                "stream": int(found[3]),
-                "task": int(found[4]),
-                "more": more,
-            }
-            yield Event("node", fields)
+            yield DescribedNode(
+                node_name=found[1],
+                node_type=found[2],
+                stream=int(found[3]),
+                task=int(found[4]),
+                context=more.get("context_id"),
+                thread=more.get("thread_id"),
+            )
     elif found := re.match(r"(input|output|workspace)\s*:\s*(\d{1,18})\s*;(.*)", body):
-        yield Event("tensor", {"io": found[1], "index": int(found[2]), **_tensor_fields(found[3])})
+        yield _argument(found[1], int(found[2]), found[3])
     elif "args" not in body.partition(":")[0] and (
         found := re.match(r"([A-Za-z_][\w ]{0,40}?)\s*:\s*(.*)", body, re.DOTALL)
     ):
-        yield Event(
-            "described",
-            {"key": found[1].replace(" ", "_"), "value": found[2].strip(), "cut": record.cut},
-        )
+        key = found[1].replace(" ", "_")
+        yield Described(key=key, value=found[2].strip(), cut=record.cut)
 
 
-def _tensor_fields(text: str) -> dict[str, Any]:
+def _argument(io: str, index: int, text: str) -> Argument:
     pairs = dict(part.split(":", 1) for part in text.split(";") if ":" in part)
     said = {key.strip(): value.strip() for key, value in pairs.items()}
     shape = said.get("shape")
-    return {
-        "shape": None
+    return Argument(
+        io=io,
+        index=index,
+        shape=None
         if shape is None
         else tuple(int(dim) for dim in re.findall(r"-?\d{1,18}", shape)[:64]),
-        "format": said.get("format"),
-        "dtype": said.get("dtype"),
-        "address": _int(rf"({_NUMBER})", said.get("addr", "")),
-        "size": _int(rf"({_NUMBER})", said.get("size", "")),
-    }
+        format=said.get("format"),
+        dtype=said.get("dtype"),
+        address=_int(rf"({_NUMBER})", said.get("addr", "")),
+        size=_int(rf"({_NUMBER})", said.get("size", "")),
+    )
 
 
 _LOADED = re.compile(r"(begin|end) to load ([\w ]+?)\s*,\s*index\s*:\s*(\d{1,18})(.*)")
@@ -331,57 +355,43 @@ _FILE = re.compile(
 
 def _dumped(text: str, _: Record) -> Iterator[Event]:
     if found := _LOADED.search(text):
-        yield Event(
-            "load",
-            {"begin": found[1] == "begin", "what": found[2].strip(), "index": int(found[3])}
-            | _tensor_type(found[4]),
-        )
+        what, index, kind = found[2].strip(), int(found[3]), _tensor_type(found[4])
+        yield Loading(what=what, index=index, type=kind) if found[1] == "begin" else Loaded()
     elif "tensor type" in text:
-        yield Event("load-type", _tensor_type(text))
+        yield LoadedType(_tensor_type(text))
     elif found := re.search(
         rf"dump args data,?\s*addr\s*:\s*({_NUMBER})\s*;\s*size\s*:\s*(\d{{1,18}})", text
     ):
-        yield Event("load-data", {"address": number(found[1]), "size": int(found[2])})
+        yield LoadedData(address=number(found[1]), size=int(found[2]))
     elif found := _FILE.search(text):
-        yield Event(
-            "file", {"what": found[1] or "exception", "path": (found[2] or found[3]).strip()}
-        )
+        yield DumpFile(found[1] or "exception", (found[2] or found[3]).strip())
     elif re.search(r"maybe invalid|D2H failed|check addr|data invalid", text):
-        yield Event(
-            "unreadable",
-            {"text": text.strip(), "address": _int(rf"addr\w*\s*[:=]\s*({_NUMBER})", text)},
-        )
-    elif found := re.search(r"begin tensor's index of arg\w* is\s*:\s*(\d{1,18})", text):
-        yield Event("first-tensor", {"index": int(found[1])})
+        yield Unreadable(text.strip(), _int(rf"addr\w*\s*[:=]\s*({_NUMBER})", text))
+    elif re.search(r"begin tensor's index of arg\w* is\s*:\s*(\d{1,18})", text):
+        yield Passed()
 
 
-def _tensor_type(text: str) -> dict[str, Any]:
-    return {
-        "type": _int(r"tensor type\s*:\s*(\d{1,18})", text),
-        "pointer": _int(r"pointer type\s*:\s*(\d{1,18})", text),
-    }
+def _tensor_type(text: str) -> int | None:
+    return _int(r"tensor type\s*:\s*(\d{1,18})", text)
 
 
 def _returned(text: str, _: Record) -> Iterator[Event]:
-    task = {
-        key: _int(rf"{key}\s*=\s*({_NUMBER})", text)
-        for key in ("device_id", "stream_id", "task_id")
-    }
     if re.search(r"Task run failed|Task exception!", text):
-        error = _find(r"errType=\w+\(([^)]*)\)", text)
-        yield Event(
-            "task", task | {"error": error, "sqe": _find(r"(?:sqe_type|type)=\d+\(([^)]*)\)", text)}
+        device, stream, task = (
+            _int(rf"{key}\s*=\s*({_NUMBER})", text) for key in ("device_id", "stream_id", "task_id")
         )
+        error = _find(r"errType=\w+\(([^)]*)\)", text)
+        yield FailedTask(device=device, stream=stream, task=task, error=error)
     if found := re.search(
         r"ErrCode\s*=\s*(\d{1,18})(?:,\s*desc\s*=\s*\[([^\]]*)\])?(?:,"
         r"\s*InnerCode\s*=\s*(0x[0-9a-fA-F]+))?",
         text,
     ):
-        yield Event("returned", {"code": found[1], "text": found[2], "inner": found[3]})
+        yield Returned(found[1], found[2], found[3])
     elif found := re.search(r"retCode\s*=\s*(0x[0-9a-fA-F]+)(?:\s*,\s*\[([^\]]*)\])?", text):
-        yield Event("returned", {"code": found[1].lower(), "text": found[2], "inner": None})
+        yield Returned(found[1].lower(), found[2])
     elif found := re.search(r"(?:runtime result|error code(?: is)?)\s*[:=]?\s*(\d{6})\b", text):
-        yield Event("returned", {"code": found[1], "text": None, "inner": None})
+        yield Returned(found[1])
 
 
 def _memory(text: str, _: Record) -> Iterator[Event]:
@@ -391,11 +401,11 @@ def _memory(text: str, _: Record) -> Iterator[Event]:
             _int(rf"ptr\s*=\s*({_NUMBER})", text),
         )
         if size is not None and pointer:
-            yield Event("malloc", {"size": size, "address": pointer})
+            yield Allocated(pointer, size)
     elif "ree" in text:
         pointer = _int(rf"(?:mem|ptr|addr)\w*\s*=\s*({_NUMBER})", text)
         if pointer:
-            yield Event("free", {"address": pointer})
+            yield Freed(pointer)
 
 
 _KEY_VALUE = re.compile(rf"([A-Z][A-Z0-9_]*(?:\[\d+\])?)\s*=\s*({_NUMBER})")
@@ -404,71 +414,67 @@ _KEY_VALUE = re.compile(rf"([A-Z][A-Z0-9_]*(?:\[\d+\])?)\s*=\s*({_NUMBER})")
 def _slog(text: str, _: Record) -> Iterator[Event]:
     if "exception_print" in text:
         pairs = _fields(text)
-        known = {
-            key: _int(rf"({_NUMBER})", pairs.get(key, ""))
+        device, stream, task, code = (
+            _int(rf"({_NUMBER})", pairs.get(key, ""))
             for key in ("device_id", "stream_id", "task_id", "exception_code")
-        }
-        yield Event("slog", known)
-    elif "AICORE_INFO_START" in text:
-        registers = {key: number(value) for key, value in _KEY_VALUE.findall(text)}
-        yield Event(
-            "slog-core", {"core": _int(rf"core_id\s*=\s*({_NUMBER})", text), "registers": registers}
         )
+        yield SlogError(device=device, stream=stream, task=task, code=code)
+    elif "AICORE_INFO_START" in text:
+        values = {key: number(value) for key, value in _KEY_VALUE.findall(text)}
+        yield SlogCore(_int(rf"core_id\s*=\s*({_NUMBER})", text), values)
     elif found := re.match(
         rf"\W*(?:\w+:\s*)?([A-Z][A-Z0-9_]*(?:\[\d+\])?)\s*=\s*({_NUMBER})\W*$", text
     ):
-        yield Event("slog-register", {"name": found[1], "value": number(found[2])})
+        yield SlogRegister(found[1], number(found[2]))
 
 
 def _analysed(text: str, _: Record) -> Iterator[Event]:
     fields = _fields(text.partition(".")[2] if "information." in text else text)
-    core = _int(rf"coreId\s*=\s*({_NUMBER})", text)
     if "register info" in text:
-        values = {
-            key: number(value)
-            for key, value in re.findall(rf"\b([A-Z][A-Z0-9_]+)\s*=\s*({_NUMBER})", text)
-        }
-        yield Event(
-            "analysed-registers",
-            {"core": core, "type": fields.get("coreType"), "registers": values},
+        yield AnalysedCore(
+            core=_int(rf"coreId\s*=\s*({_NUMBER})", text),
+            kind=fields.get("coreType", "").lower(),
+            registers=_numbered(r"\b[A-Z][A-Z0-9_]+", text),
         )
     elif "PC info" in text:
-        values = {
-            key: number(value)
-            for key, value in re.findall(rf"(\w+(?:PC|Offset))\s*=\s*({_NUMBER})", text)
-        }
-        yield Event("analysed-pc", {"core": core, "values": values})
+        yield Program(_numbered(r"\w+(?:PC|Offset)", text))
     elif "symbol info" in text:
-        yield Event(
-            "analysed-symbol", {"core": core, "symbol": _find(r"symbol\s*=\s*([^\s,]+)", text)}
-        )
+        yield _program(symbol=_find(r"symbol\s*=\s*([^\s,]+)", text))
     elif "[Symbolize]" in text:
-        source = _find(r"source\s*=\s*(\S+?)(?:\s+cores=|\s*,|\s*$)", text)
-        offset = _int(rf"fixedPCOffset\s*=\s*({_NUMBER})", text)
-        yield Event(
-            "symbolized",
-            {"source": source, "object": _find(r"oFile\s*=\s*([^\s,]+)", text), "offset": offset},
+        yield _program(
+            source=_find(r"source\s*=\s*(\S+?)(?:\s+cores=|\s*,|\s*$)", text),
+            object=_find(r"oFile\s*=\s*([^\s,]+)", text),
+            offset=_int(rf"fixedPCOffset\s*=\s*({_NUMBER})", text),
         )
+
+
+def _numbered(names: str, text: str) -> dict[str, Any]:
+    """Numbers behind such names and a sign of equality."""
+    found = re.findall(rf"({names})\s*=\s*({_NUMBER})", text)
+    return {key: number(value) for key, value in found}
+
+
+def _program(**said: int | str | None) -> Program:
+    return Program({name: value for name, value in said.items() if value is not None})
 
 
 def _noted(text: str, _: Record) -> Iterator[Event]:
     if "AtomicLaunchKernel" in text:
-        node = _find(r"AtomicLaunchKernel\w*?WithFlag_([^\s,;\]]+)", text)
-        yield Event("atomic", {"node": node})
+        yield Cleaned(_find(r"AtomicLaunchKernel\w*?WithFlag_([^\s,;\]]+)", text) or "")
     elif "dha status" in text:
-        yield Event("note", {"topic": "atomic", "text": text.strip()})
+        yield Noted("atomic", text.strip())
     elif "RAS occurs" in text:
-        yield Event("note", {"topic": "ras", "text": text.strip()})
+        yield Noted("ras", text.strip())
     elif "skip refresh addr" in text or "skip log args" in text:
-        yield Event("note", {"topic": "host-args", "text": text.strip()})
+        yield Noted("host-args", text.strip())
     elif found := re.search(rf"(?:fault va|page fault)\D{{0,40}}?({_NUMBER})", text):
-        yield Event("fault-address", {"address": number(found[1]), "text": text.strip()})
+        yield FaultAddress(number(found[1]))
     elif re.search(r"soc ?version", text, re.IGNORECASE) and (
         soc := _find(r"\b(Ascend\d{2,4}[A-Z]?\w*)", text)
     ):
-        yield Event("soc", {"name": soc})
+        yield Chip(soc)
     elif (module := _find(r"BuildSingleOp.*?module\[([\w.]+)\]", text)) is not None:
-        yield Event("module", {"module": module})
+        yield Module(module)
     else:
         yield from _screen_code(text)
 
@@ -476,7 +482,7 @@ def _noted(text: str, _: Record) -> Iterator[Event]:
 def _screen_code(text: str) -> Iterator[Event]:
     found = re.search(r"\b(E[0-9A-Z]\d{4})(?:\)?:|\[PID)", text)
     if found is not None:
-        yield Event("screen-code", {"code": found[1], "text": text.strip()})
+        yield Coded(found[1], text.strip())
 
 
 _Reader = Callable[[str, Record], Iterator[Event]]

@@ -11,20 +11,35 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path, PurePath
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import msgspec
 
 from opscope.ascend import registers
 from opscope.ascend.bits import TIMEOUT
-from opscope.ascend.fault import Allocation, Fault, Returned
-from opscope.ascend.lines import Event, events
+from opscope.ascend.events import (
+    Allocated,
+    Asserted,
+    Chip,
+    Cleaned,
+    Coded,
+    DescribedNode,
+    Event,
+    Failed,
+    FailedTask,
+    Freed,
+    Screen,
+    SlogError,
+    Tracked,
+)
+from opscope.ascend.fault import Allocation, Core, Fault, Returned
+from opscope.ascend.lines import events
 from opscope.ascend.opened import Open, close, same_core
 from opscope.ascend.records import Record, records
 from opscope.errors import FormatError
 
 # Events that make an error; every other one belongs to an error that is there.
-_OPENING = frozenset(("core", "failed", "screen", "slog"))
+_OPENING = (Core, Failed, Screen, SlogError)
 _HELD = 256  # events that may belong to an error whose first line is still to come
 _KEPT_ALLOCATIONS = 1 << 20
 _LOOK_BACK = 64  # errors of a process that a line may still belong to
@@ -77,24 +92,24 @@ class LogReader:
         return number
 
     def _take(self, event: Event, record: Record) -> None:
-        kind = event.kind
-        if kind in ("malloc", "free"):
-            self._remember(record, event.fields["address"], event.fields.get("size", -1))
-        elif kind == "atomic":
-            self._cleaned[record.pid].add(event.fields["node"] or "")
-        elif kind == "soc":
-            self._soc = self._soc or event.fields["name"]
-        elif kind in ("screen-code", "elsewhere"):
-            self.codes.setdefault(event.fields["code"], event.fields["text"][:400])
-        elif kind == "assert":
-            if len(self._asserts) < _HELD:
-                self._asserts.append(
-                    (record.pid, "{file}:{line}: {text}".format(**event.fields)[:400])
-                )
-        else:
-            if kind == "returned" and event.fields["code"].isdecimal():
-                self.codes.setdefault(event.fields["code"], record.text[:400])
-            self._sort(event, record)
+        match event:
+            case Allocated():
+                self._remember(record, event.address, event.size)
+            case Freed():
+                self._remember(record, event.address, -1)
+            case Cleaned():
+                self._cleaned[record.pid].add(event.node)
+            case Chip():
+                self._soc = self._soc or event.name
+            case Coded():
+                self.codes.setdefault(event.code, event.text[:400])
+            case Asserted():
+                if len(self._asserts) < _HELD:
+                    self._asserts.append((record.pid, event.text[:400]))
+            case _:
+                if isinstance(event, Returned) and event.code.isdecimal():
+                    self.codes.setdefault(event.code, record.text[:400])
+                self._sort(event, record)
 
     def _remember(self, record: Record, address: int, size: int) -> None:
         """Keep an allocation or a free (size -1); once there are very many, those freed long ago
@@ -113,10 +128,12 @@ class LogReader:
         one.
         """
         fault = self._fault(event, record)
-        if fault is None and event.kind in _OPENING:
+        if fault is None and isinstance(event, _OPENING):
             fault = self._opened(event, record)
         if fault is None or (
-            event.kind == "task" and fault.failed and not _same_task(fault, event)
+            isinstance(event, FailedTask)
+            and fault.failed
+            and not fault.is_task(event.stream, event.task)
         ):
             self._held[record.pid].append((event, record))
             return
@@ -129,25 +146,23 @@ class LogReader:
 
     def _fault(self, event: Event, record: Record) -> Open | None:
         current = self._current(record)
-        if event.kind == "core":
+        if isinstance(event, Core):
             return self._with_more_cores(event, record, current)
-        if event.kind in ("screen", "slog"):
+        if isinstance(event, Screen | SlogError):
             return None
-        if event.kind == "failed":
-            return self._failed(event, record, current)
-        if event.kind in ("node", "tracked"):
-            return (
-                self._of_task(record.pid, event.fields["stream"], event.fields["task"]) or current
-            )
+        if isinstance(event, Failed):
+            return self._failed(event.said, record, current)
+        if isinstance(event, DescribedNode | Tracked):
+            return self._of_task(record.pid, event.stream, event.task) or current
         return current
 
-    def _with_more_cores(self, event: Event, record: Record, current: Open | None) -> Open | None:
+    def _with_more_cores(self, core: Core, record: Record, current: Open | None) -> Open | None:
         """The error that a core line goes on with: the thread's own, else one of the process with
         that serial number.
         """
-        if current is not None and _goes_on(current, event):
+        if current is not None and _goes_on(current, core):
             return current
-        if event.fields["serial"] is None:
+        if core.serial is None:
             return None
         mine = (
             fault for fault in reversed(self._of_process(record.pid)) if fault.serial is not None
@@ -156,7 +171,7 @@ class LogReader:
             (
                 fault
                 for fault in islice(mine, _LOOK_BACK)
-                if _moment(fault.time, record.time) and _goes_on(fault, event)
+                if _moment(fault.time, record.time) and _goes_on(fault, core)
             ),
             None,
         )
@@ -164,8 +179,7 @@ class LogReader:
     def _of_process(self, pid: int | None) -> list[Open]:
         return self._by_process.get(pid, [])
 
-    def _failed(self, event: Event, record: Record, current: Open | None) -> Open | None:
-        said = event.fields["fields"]
+    def _failed(self, said: Mapping[str, str], record: Record, current: Open | None) -> Open | None:
         mine = self._of_process(record.pid)[-_LOOK_BACK:]
         waiting = [fault for fault in mine if not fault.failed and _fits(fault, said)]
         exact = [
@@ -195,19 +209,20 @@ class LogReader:
 
     def _opened(self, event: Event, record: Record) -> Open:
         fault = Open(record.pid, record.process, record.time, record.file, record.offset)
-        if event.kind in ("screen", "slog"):
-            fields = event.fields
-            fault.fields["device"] = fields.get("device", fields.get("device_id"))
-            if event.kind == "slog":
-                fault.fields |= {"stream": fields["stream_id"], "task": fields["task_id"]}
-                if fields["exception_code"]:
-                    fault.returned[Returned(hex(fields["exception_code"]))] = None
+        if isinstance(event, Screen | SlogError):
+            fault.own_device = event.device
+        if isinstance(event, SlogError):
+            fault.stream, fault.task = event.stream, event.task
+            if event.code:
+                fault.returned[Returned(hex(event.code))] = None
         self._faults.append(fault)
         self._by_process[record.pid].append(fault)
         held = self._held[record.pid]
-        last = next((past for past, _ in reversed(held) if past.kind == "task"), None)
+        last = next((past for past, _ in reversed(held) if isinstance(past, FailedTask)), None)
         for past, its in list(held):
-            if _moment(its.time, record.time) and (past.kind != "task" or past is last):
+            if _moment(its.time, record.time) and (
+                not isinstance(past, FailedTask) or past is last
+            ):
                 fault.take(past, its)
         held.clear()
         return fault
@@ -293,11 +308,9 @@ def _fits(fault: Open, said: Mapping[str, str]) -> bool:
         and not fault.on_chip
     ):
         return False
-    if fault.fields.get("assumed"):
-        return True
-    stream, task = fault.fields.get("stream"), fault.fields.get("task")
-    return (stream is None or stream == _number(said, "stream_id")) and (
-        task is None or task == _number(said, "task_id")
+    return fault.assumed or (
+        fault.stream in (None, _number(said, "stream_id"))
+        and fault.task in (None, _number(said, "task_id"))
     )
 
 
@@ -309,40 +322,34 @@ def _alone(mine: Sequence[Open], said: Mapping[str, str], record: Record) -> lis
     if len(nameless) != 1 or nameless[0].pid is None or not _moment(nameless[0].time, record.time):
         return []
     (one,) = nameless
-    return [] if one.fields.get("assumed") or not _fits(one, {**said, "device_id": ""}) else [one]
+    return [] if one.assumed or not _fits(one, {**said, "device_id": ""}) else [one]
 
 
-def _same_task(fault: Open, event: Event) -> bool:
-    return fault.is_task(event.fields["stream_id"], event.fields["task_id"])
-
-
-def _goes_on(fault: Open, event: Event) -> bool:
+def _goes_on(fault: Open, core: Core) -> bool:
     """Whether a core line is one more core of this error, not the first of the next."""
-    fields = event.fields
-    if fault.serial is not None and fields["serial"] is not None:
-        if fault.chip != (fields["device"], fields["die"]) or not (
-            fault.serial == fields["serial"] or _other_half(fault, fields)
+    if fault.serial is not None and core.serial is not None:
+        if fault.chip != (core.device, core.die) or not (
+            fault.serial == core.serial or _other_half(fault, core)
         ):
             return False
         return not any(
-            same_core(core, fields) and core.registers != fields["registers"]
-            for core in fault.cores
+            same_core(known, core) and known.registers != core.registers for known in fault.cores
         )
     return not fault.failed and not fault.cores
 
 
-def _other_half(fault: Open, fields: Mapping[str, Any]) -> bool:
+def _other_half(fault: Open, core: Core) -> bool:
     """Whether a core of Ascend 950 is of the other kind than those before it: a mixed kernel's two
     halves have two serial numbers.
     """
     last = fault.cores[-1]
-    halves = {"aiv" in last.kind, "aiv" in fields["kind"]}
-    chip950 = last.numbering == registers.ASCEND950 and "su error info" in fields["registers"]
+    halves = {"aiv" in last.kind, "aiv" in core.kind}
+    chip950 = last.numbering == registers.ASCEND950 and "su error info" in core.registers
     return (
         chip950
         and len(halves) == 2
         and last.serial is not None
-        and fields["serial"] == last.serial + 1
+        and core.serial == last.serial + 1
         and not fault.failed
     )
 

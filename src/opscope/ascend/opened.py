@@ -6,16 +6,42 @@ becomes a Fault.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import singledispatch
 from itertools import takewhile
 from typing import Any
 
 import msgspec
 
 from opscope.ascend import registers
+from opscope.ascend.events import (
+    AnalysedCore,
+    Described,
+    DescribedNode,
+    DumpFile,
+    Event,
+    Extended,
+    Failed,
+    FailedTask,
+    FaultAddress,
+    Launched,
+    Loaded,
+    LoadedData,
+    LoadedType,
+    Loading,
+    Module,
+    Noted,
+    Program,
+    ScreenCore,
+    SlogCore,
+    SlogRegister,
+    Tracked,
+    Unreadable,
+    Words,
+)
 from opscope.ascend.fault import Allocation, Argument, Core, Fault, Returned
-from opscope.ascend.lines import Event, numbers
+from opscope.ascend.lines import bits950, numbers
 from opscope.ascend.records import Record
 from opscope.ascend.registers import ASCEND950, CLASSIC
 
@@ -33,11 +59,29 @@ _SLOG = {
     "CCU_ERR_INFO": "ccu error info",
     "CUBE_ERR_INFO": "cube error info", "BIU_ERR_INFO": "biu error info",
 }  # fmt: skip
+# Attributes of an error -> names in the line of a failure.
+_PLACES = {
+    "own_device": "device_id",
+    "stream": "stream_id",
+    "task": "task_id",
+    "context": "context_id",
+    "thread": "thread_id",
+}
+# What an error without a kernel's name hands on to the one that it belongs to.
+_OWN = (
+    *_PLACES,
+    "node_name",
+    "node_type",
+    "module",
+    "tiling_key",
+    "args_size",
+    "block_dim",
+)
 _HALVES = ("VEC_ERR", "MTE_ERR", "IFU_ERR", "CCU_ERR", "CUBE_ERR", "BIU_ERR")
 
 
 @dataclass
-class Loading:
+class Load:
     """A tensor that the brief dump is loading."""
 
     what: str
@@ -48,7 +92,11 @@ class Loading:
 
 @dataclass
 class Open:
-    """One error under construction."""
+    """One error under construction.
+
+    assumed: stream and task were reported before the kernel's name, and need not be its own; cut
+    are keys of the description, copies files that tell of the error once more.
+    """
 
     pid: int | None
     process: str | None
@@ -57,7 +105,20 @@ class Open:
     offset: int
     files: list[str] = field(default_factory=list)
     cores: list[Core] = field(default_factory=list)
-    fields: dict[str, Any] = field(default_factory=dict)
+    own_device: int | None = None
+    stream: int | None = None
+    task: int | None = None
+    context: int | None = None
+    thread: int | None = None
+    assumed: bool = False
+    node_name: str | None = None
+    node_type: str | None = None
+    module: str | None = None
+    tiling_key: int | None = None
+    args_size: int | None = None
+    block_dim: int | None = None
+    cut: set[str] = field(default_factory=set)
+    copies: set[str] = field(default_factory=set)
     failure: dict[str, str] = field(default_factory=dict)
     described: dict[str, str] = field(default_factory=dict)
     arguments: dict[tuple[str, int, int], Argument] = field(default_factory=dict)
@@ -69,7 +130,7 @@ class Open:
     notes: dict[tuple[str, str], None] = field(default_factory=dict)
     addresses: dict[int, None] = field(default_factory=dict)
     program: dict[str, Any] = field(default_factory=dict)
-    loading: Loading | None = None
+    loading: Load | None = None
     warnings: dict[str, None] = field(default_factory=dict)
     described_by_engine: bool = False
 
@@ -83,12 +144,9 @@ class Open:
 
     @property
     def device(self) -> int | None:
-        known = self.fields.get("device")
-        return (
-            known
-            if known is not None
-            else next((core.device for core in self.cores if core.device is not None), None)
-        )
+        if self.own_device is not None:
+            return self.own_device
+        return next((core.device for core in self.cores if core.device is not None), None)
 
     @property
     def chip(self) -> tuple[int | None, int | None]:
@@ -98,7 +156,7 @@ class Open:
     @property
     def on_chip(self) -> bool:
         """Whether only the chip is known so far, not the device's own number."""
-        return self.fields.get("device") is None and self.chip[1] is not None
+        return self.own_device is None and self.chip[1] is not None
 
     @property
     def likely_devices(self) -> tuple[int, ...]:
@@ -120,156 +178,128 @@ class Open:
             (self.warnings, other.warnings),
         ):
             mine.update(its)  # type: ignore[arg-type]
-        for key, value in other.fields.items():
-            self.fields.setdefault(key, value)
+        self.fill(**{name: getattr(other, name) for name in _OWN})
+        self.assumed |= other.assumed
+        self.cut |= other.cut
+        self.copies |= other.copies
         for place, argument in other.arguments.items():
             self.arguments.setdefault(place, argument)
 
     def is_task(self, stream: int | None, task: int | None) -> bool:
         """Whether this is the error of a task, as far as both are known."""
-        own = self.fields.get("stream"), self.fields.get("task")
-        return own == (stream, task)
+        return (self.stream, self.task) == (stream, task)
+
+    def fill(self, **known: Any) -> None:
+        """Set what is not known yet, by the names of the attributes."""
+        for name, value in known.items():
+            if getattr(self, name) is None:
+                setattr(self, name, value)
+
+    def warn(self, text: str) -> None:
+        """Keep a warning, once."""
+        self.warnings[text] = None
 
     def take(self, event: Event, record: Record) -> None:
         """Fold one event in; kinds that nothing is kept of are left out."""
         if record.file not in self.files:
             self.files.append(record.file)
-        reader = _READERS.get(event.kind)
-        if reader is not None:
-            reader(self, event.fields, record)
+        _fold(event, self, record)
 
 
-def same_core(core: Core, fields: Mapping[str, Any]) -> bool:
-    """Whether a core line is about this core: a core and a vector core may have the same number."""
-    return bool(core.core == fields["core"]) and ("aiv" in core.kind) == ("aiv" in fields["kind"])
+def same_core(core: Core, other: Core) -> bool:
+    """Whether two lines are about one core: a core and a vector core may have the same number."""
+    return core.core == other.core and ("aiv" in core.kind) == ("aiv" in other.kind)
 
 
-def _core(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    if (
-        any(
-            same_core(core, fields) and core.registers == fields["registers"]
-            for core in fault.cores
-        )
-        or len(fault.cores) >= _LIMIT
-    ):
+@singledispatch
+def _fold(_event: object, _fault: Open, _record: Record) -> None:
+    """Add what an event says to an error."""
+
+
+@_fold.register
+def _core(core: Core, fault: Open, _: Record) -> None:
+    known = any(same_core(one, core) and one.registers == core.registers for one in fault.cores)
+    if known or len(fault.cores) >= _LIMIT:
         return
-    numbering = (
-        ASCEND950 if {"sc error info", "su error info"} & fields["registers"].keys() else CLASSIC
-    )
-    fault.cores.append(make_core(fields, numbering=numbering, time=record.time))
-    if fields["cut"]:
-        fault.warnings[
+    fault.cores.append(core)
+    if core.cut:
+        fault.warn(
             "a line with registers was cut by the logger; what was behind the cut is missing"
-        ] = None
+        )
 
 
-def make_core(fields: Mapping[str, Any], *, numbering: str, time: str | None) -> Core:
-    """A core from the fields of its line; the code is read in its numbering."""
-    found = numbers(fields["code"])
-    codes, bits = (
-        (found, registers.bits_of(found))
-        if numbering == CLASSIC
-        else ((), _bits950(found, fields["message"]))
-    )
-    return Core(
-        core=fields["core"],
-        kind=fields["kind"],
-        device=fields["device"],
-        die=fields["die"],
-        serial=fields["serial"],
-        code=fields["code"],
-        codes=codes,
-        bits=bits,
-        numbering=numbering,
-        registers=fields["registers"],
-        message=fields["message"],
-        time=time,
-        cut=fields["cut"],
-    )
-
-
-def _bits950(numbers: tuple[int, ...], message: str | None) -> tuple[int, ...]:
-    """Numbers of the set bits; a lone 0 is none, a time-out or trap, unless the runtime's words say
-    that it is bit 0 of L0A.
-    """
-    return () if numbers == (0,) and "l0a" not in (message or "").lower() else numbers
-
-
-def _extend(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    place = _extended_core(fault, fields)
+@_fold.register
+def _extend(event: Extended, fault: Open, _: Record) -> None:
+    place = _extended_core(fault, event)
     if place is None:
         return
     core = fault.cores[place]
     codes = core.codes
     if core.numbering == CLASSIC:
-        codes = fields["codes"] or codes
-        second = fields["values"].get("aicore error2")
-        if second:
+        codes = event.codes or codes
+        second = event.values.get("aicore error2")
+        if second and isinstance(second, int):
             codes = (codes[0] if codes else 0, second, *codes[2:])
     fault.cores[place] = msgspec.structs.replace(
         core,
-        extend={**core.extend, **fields["values"]},
-        message=core.message or fields["message"],
+        extend={**core.extend, **event.values},
+        message=core.message or event.message,
         codes=codes,
         bits=registers.bits_of(codes)
         if core.numbering == CLASSIC
-        else core.bits or _bits950(fields["codes"] or (), fields["message"]),
+        else core.bits or bits950(event.codes or (), event.message),
     )
 
 
-def _extended_core(fault: Open, fields: Mapping[str, Any]) -> int | None:
+def _extended_core(fault: Open, event: Extended) -> int | None:
     """The core an extending record is about: the one it names, else the last one without one."""
     places = range(len(fault.cores) - 1, -1, -1)
-    if fields["core"] is not None:
-        return next((place for place in places if fault.cores[place].core == fields["core"]), None)
+    if event.core is not None:
+        return next((place for place in places if fault.cores[place].core == event.core), None)
     return next((place for place in places if not fault.cores[place].extend), None)
 
 
-def _failed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    said = fields["fields"]
+@_fold.register
+def _failed(event: Failed, fault: Open, record: Record) -> None:
     # the task that was reported before the cores need not be the kernel's
-    if fault.fields.pop("assumed", False):
-        fault.fields |= {"stream": None, "task": None}
-    for key, value in said.items():
+    if fault.assumed:
+        fault.assumed, fault.stream, fault.task = False, None, None
+    for key, value in event.said.items():
         fault.failure.setdefault(key, value)
-    places = (
-        ("device", "device_id"),
-        ("stream", "stream_id"),
-        ("task", "task_id"),
-        ("context", "context_id"),
-        ("thread", "thread_id"),
+    known = {name: event.said.get(key, "") for name, key in _PLACES.items()}
+    fault.fill(
+        **{name: int(text) for name, text in known.items() if text.isdecimal() and len(text) < 19}
     )
-    for key, name in places:
-        if (
-            said.get(name, "").isdecimal()
-            and len(said[name]) < 19
-            and fault.fields.get(key) is None
-        ):
-            fault.fields[key] = int(said[name])
     fault.time = fault.time or record.time
 
 
-def _node(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
+@_fold.register
+def _node(event: DescribedNode, fault: Open, _: Record) -> None:
     fault.described_by_engine = True
-    said = dict(fields)
-    if said["node_type"].startswith("aclnn") and not said["node_name"].startswith("aclnn"):
+    name, kind = event.node_name, event.node_type
+    if kind.startswith("aclnn") and not name.startswith("aclnn"):
         # A call of aclnn is named where the type belongs, and its operator where the name does.
-        said["node_name"], said["node_type"] = said["node_type"], said["node_name"]
-    for key in ("node_name", "node_type", "stream", "task"):
-        if fault.fields.get(key) is None:
-            fault.fields[key] = said[key]
-    fault.fields.setdefault("context", fields["more"].get("context_id"))
-    fault.fields.setdefault("thread", fields["more"].get("thread_id"))
+        name, kind = kind, name
+    fault.fill(
+        node_name=name,
+        node_type=kind,
+        stream=event.stream,
+        task=event.task,
+        context=event.context,
+        thread=event.thread,
+    )
 
 
-def _tracked(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    if fault.is_task(fields["stream"], fields["task"]) and fault.fields.get("node_name") is None:
-        fault.fields["node_name"] = fields["node_name"]
+@_fold.register
+def _tracked(event: Tracked, fault: Open, _: Record) -> None:
+    if fault.is_task(event.stream, event.task):
+        fault.fill(node_name=event.node_name)
 
 
-def _tensor(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
+@_fold.register
+def _tensor(argument: Argument, fault: Open, _: Record) -> None:
     fault.described_by_engine = True
-    _add(fault, Argument(**fields))
+    _add(fault, argument)
 
 
 def _add(fault: Open, argument: Argument) -> None:
@@ -277,45 +307,50 @@ def _add(fault: Open, argument: Argument) -> None:
         fault.arguments.setdefault((argument.io, argument.index, argument.part), argument)
 
 
-def _described(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    fault.described.setdefault(fields["key"], fields["value"])
-    if fields["cut"]:
-        fault.warnings[f"{fields['key']} was cut by the logger"] = None
-        fault.fields.setdefault("cut", set()).add(fields["key"])
+@_fold.register
+def _described(event: Described, fault: Open, _: Record) -> None:
+    fault.described.setdefault(event.key, event.value)
+    if event.cut:
+        fault.warn(f"{event.key} was cut by the logger")
+        fault.cut.add(event.key)
 
 
-def _args(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    blocks = fault.words[fields["when"]]
-    known = blocks.get(fields["start"])
-    if known is not None and known != fields["words"] and record.file != fault.file:
-        fault.fields.setdefault("copies", set()).add(record.file)
-        fault.warnings[
+@_fold.register
+def _words_said(event: Words, fault: Open, record: Record) -> None:
+    blocks = fault.words[event.when]
+    known = blocks.get(event.start)
+    if known is not None and known != event.words and record.file != fault.file:
+        fault.copies.add(record.file)
+        fault.warn(
             f"{record.file} tells of the same error with other argument words; those of "
             f"{fault.file} are used"
-        ] = None
-    if len(blocks) < _LIMIT:
-        blocks.setdefault(fields["start"], fields["words"])
-    if fields["cut"]:
-        fault.warnings[f"the argument words {fields['when']} execution were cut by the logger"] = (
-            None
         )
+    if len(blocks) < _LIMIT:
+        blocks.setdefault(event.start, event.words)
+    if event.cut:
+        fault.warn(f"the argument words {event.when} execution were cut by the logger")
 
 
-def _load(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    if record.file in fault.fields.get("copies", ()):
-        fault.loading = None  # another copy of the log, whose arguments are counted differently
-        return
-    fault.loading = (
-        Loading(fields["what"], fields["index"], fields["type"]) if fields["begin"] else None
-    )
+@_fold.register
+def _load(event: Loading, fault: Open, record: Record) -> None:
+    # another copy of the log counts the arguments differently
+    other = record.file in fault.copies
+    fault.loading = None if other else Load(event.what, event.index, event.type)
 
 
-def _load_type(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    if fault.loading is not None and fields["type"] is not None:
-        fault.loading.kind = fields["type"]
+@_fold.register
+def _loaded(_: Loaded, fault: Open, _record: Record) -> None:
+    fault.loading = None
 
 
-def _load_data(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
+@_fold.register
+def _load_type(event: LoadedType, fault: Open, _: Record) -> None:
+    if fault.loading is not None and event.type is not None:
+        fault.loading.kind = event.type
+
+
+@_fold.register
+def _load_data(event: LoadedData, fault: Open, _: Record) -> None:
     loading = fault.loading
     if loading is None:
         return
@@ -338,57 +373,54 @@ def _load_data(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
         index=index,
         position=loading.index,
         part=loading.part,
-        address=fields["address"],
-        size=fields["size"],
+        address=event.address,
+        size=event.size,
     )
     _add(fault, argument)
     loading.part += 1
 
 
-def _unreadable(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
+@_fold.register
+def _unreadable(event: Unreadable, fault: Open, _: Record) -> None:
     """The log says that memory could not be copied: of the tensor with that address, else of the
     last one.
     """
+    text = event.text[:400]
     known = [
         key
         for key, one in fault.arguments.items()
-        if fields["address"] and one.address == fields["address"]
+        if event.address and one.address == event.address
     ]
     key = known[0] if known else next(reversed(fault.arguments), None)
     if key is not None:
-        fault.arguments[key] = msgspec.structs.replace(
-            fault.arguments[key], unreadable=fields["text"][:400]
-        )
-    fault.notes[("unreadable", fields["text"][:400])] = None
+        fault.arguments[key] = msgspec.structs.replace(fault.arguments[key], unreadable=text)
+    fault.notes[("unreadable", text)] = None
 
 
-def _tiling_key(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    for key in ("tiling_key", "args_size", "block_dim"):
-        if fields[key] is not None:
-            fault.fields.setdefault(key, fields[key])
+@_fold.register
+def _launched(event: Launched, fault: Open, _: Record) -> None:
+    fault.fill(tiling_key=event.tiling_key, args_size=event.args_size, block_dim=event.block_dim)
 
 
-def _task(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    for key, name in (("device", "device_id"), ("stream", "stream_id"), ("task", "task_id")):
-        if fault.fields.get(key) is None and fields[name] is not None:
-            fault.fields[key] = fields[name]
-    if not fault.failed and fields["stream_id"] is not None:
-        fault.fields["assumed"] = True
-    if fields["error"]:
-        fault.notes[("task", fields["error"])] = None
+@_fold.register
+def _task(event: FailedTask, fault: Open, _: Record) -> None:
+    fault.fill(own_device=event.device, stream=event.stream, task=event.task)
+    if not fault.failed and event.stream is not None:
+        fault.assumed = True
+    if event.error:
+        fault.notes[("task", event.error)] = None
 
 
-def _returned(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
+@_fold.register
+def _returned(returned: Returned, fault: Open, _: Record) -> None:
     if len(fault.returned) < _LIMIT:
-        fault.returned[Returned(fields["code"], fields["text"], fields["inner"])] = None
+        fault.returned[returned] = None
 
 
-def _slog_register(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    if not fault.cores:
-        if fields["name"] == "core_list":
-            fault.fields["core_list"] = fields["value"]
-        return
-    fault.cores[-1] = with_registers(fault.cores[-1], {fields["name"]: fields["value"]})
+@_fold.register
+def _slog_register(event: SlogRegister, fault: Open, _: Record) -> None:
+    if fault.cores:
+        fault.cores[-1] = with_registers(fault.cores[-1], {event.name: event.value})
 
 
 def with_registers(core: Core, values: Mapping[str, int]) -> Core:
@@ -423,94 +455,69 @@ def with_registers(core: Core, values: Mapping[str, int]) -> Core:
     )
 
 
-def _slog_core(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
+@_fold.register
+def _slog_core(event: SlogCore, fault: Open, record: Record) -> None:
     if len(fault.cores) < _LIMIT:
-        core = Core(
-            core=fields["core"], kind="aicore", device=fault.fields.get("device"), time=record.time
-        )
-        fault.cores.append(with_registers(core, fields["registers"]))
+        core = Core(core=event.core, kind="aicore", device=fault.own_device, time=record.time)
+        fault.cores.append(with_registers(core, event.registers))
 
 
-def _screen_core(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    codes = numbers(fields["code"])
+@_fold.register
+def _screen_core(event: ScreenCore, fault: Open, record: Record) -> None:
+    codes = numbers(event.code)
     if (
-        any(core.core == fields["core"] for core in fault.cores)
+        any(core.core == event.core for core in fault.cores)
         or len(fault.cores) >= _LIMIT
         or not any(codes)
     ):
         return
-    device = fault.fields.get("device")
-    core = Core(
-        core=fields["core"],
-        kind="aicore",
-        device=device,
-        code=fields["code"],
-        codes=codes,
-        bits=registers.bits_of(codes),
+    fault.cores.append(
+        Core(
+            core=event.core,
+            kind="aicore",
+            device=fault.own_device,
+            code=event.code,
+            codes=codes,
+            bits=registers.bits_of(codes),
+            time=record.time,
+        )
     )
-    fault.cores.append(msgspec.structs.replace(core, time=record.time))
 
 
-def _analysed(fault: Open, fields: Mapping[str, Any], record: Record) -> None:
-    place = next(
-        (place for place, core in enumerate(fault.cores) if core.core == fields["core"]), None
-    )
-    if place is None:
-        if len(fault.cores) < _LIMIT and not fault.cores:
-            core = Core(
-                core=fields["core"],
-                kind=(fields["type"] or "").lower(),
-                device=fault.device,
-                time=record.time,
-            )
-            fault.cores.append(with_registers(core, fields["registers"]))
-        return
-    if fault.cores[place].numbering == CLASSIC:
-        fault.cores[place] = with_registers(fault.cores[place], fields["registers"])
+@_fold.register
+def _analysed(event: AnalysedCore, fault: Open, record: Record) -> None:
+    place = next((place for place, core in enumerate(fault.cores) if core.core == event.core), None)
+    if place is None and not fault.cores:
+        core = Core(core=event.core, kind=event.kind, device=fault.device, time=record.time)
+        fault.cores.append(with_registers(core, event.registers))
+    elif place is not None and fault.cores[place].numbering == CLASSIC:
+        fault.cores[place] = with_registers(fault.cores[place], event.registers)
 
 
-def _program(fault: Open, fields: Mapping[str, Any], _: Record) -> None:
-    known = {key: value for key, value in fields.items() if value is not None and key != "core"}
-    known.update(known.pop("values", {}))
-    for key, value in known.items():
+@_fold.register
+def _program(event: Program, fault: Open, _: Record) -> None:
+    for key, value in event.said.items():
         fault.program.setdefault(key, value)
 
 
-_READERS: dict[str, Callable[[Open, Mapping[str, Any], Record], object]] = {
-    "core": _core,
-    "extend": _extend,
-    "failed": _failed,
-    "node": _node,
-    "tracked": _tracked,
-    "tensor": _tensor,
-    "described": _described,
-    "args": _args,
-    "load": _load,
-    "load-type": _load_type,
-    "load-data": _load_data,
-    "unreadable": _unreadable,
-    "tiling-key": _tiling_key,
-    "task": _task,
-    "returned": _returned,
-    "slog-core": _slog_core,
-    "slog-register": _slog_register,
-    "screen-core": _screen_core,
-    "analysed-registers": _analysed,
-    "analysed-pc": _program,
-    "analysed-symbol": _program,
-    "symbolized": _program,
-    "file": lambda fault, fields, _: fault.dump_files.setdefault(
-        (fields["what"], fields["path"][:4096])
-    ),
-    "note": lambda fault, fields, _: fault.notes.setdefault(
-        (fields["topic"], fields["text"][:1000])
-    ),
-    "fault-address": lambda fault, fields, _: fault.addresses.setdefault(fields["address"]),
-    "module": lambda fault, fields, _: fault.fields.setdefault("module", fields["module"]),
-    "first-tensor": lambda fault, fields, _: fault.fields.setdefault(
-        "first_tensor", fields["index"]
-    ),
-}
+@_fold.register
+def _dump_file(event: DumpFile, fault: Open, _: Record) -> None:
+    fault.dump_files[event.what, event.path[:4096]] = None
+
+
+@_fold.register
+def _noted(event: Noted, fault: Open, _: Record) -> None:
+    fault.notes[event.topic, event.text[:1000]] = None
+
+
+@_fold.register
+def _fault_address(event: FaultAddress, fault: Open, _: Record) -> None:
+    fault.addresses[event.address] = None
+
+
+@_fold.register
+def _module(event: Module, fault: Open, _: Record) -> None:
+    fault.fill(module=event.name)
 
 
 def close(
@@ -523,7 +530,6 @@ def close(
     informed: bool,
 ) -> Fault:
     """The error as it stands now; pid is the process's own number, which fault.pid need not be."""
-    fields = fault.fields
     after, before = (_words(fault.words[when]) for when in ("after", "before"))
     tiling, cut = _tiling(fault)
     kernel = fault.failure.get("fault kernel_name") or fault.failure.get("kernel_name")
@@ -537,17 +543,17 @@ def close(
         soc=soc,
         cores=tuple(fault.cores),
         device=fault.device,
-        stream=fields.get("stream"),
-        task=fields.get("task"),
-        context=fields.get("context"),
-        thread=fields.get("thread"),
+        stream=fault.stream,
+        task=fault.task,
+        context=fault.context,
+        thread=fault.thread,
         kernel=kernel,
         function=fault.failure.get("func_name"),
         failure=dict(fault.failure),
-        node_name=fields.get("node_name"),
-        node_type=fields.get("node_type"),
+        node_name=fault.node_name,
+        node_type=fault.node_type,
         described=dict(fault.described)
-        | ({"module": fields["module"]} if "module" in fields else {}),
+        | ({} if fault.module is None else {"module": fault.module}),
         level=_level(fault),
         arguments=tuple(fault.arguments.values()),
         words_before=before,
@@ -555,9 +561,9 @@ def close(
         tiling=tiling,
         tiling_cut=cut,
         tiling_key=fault.described.get("tiling_key")
-        or (str(fields["tiling_key"]) if "tiling_key" in fields else None),
+        or (None if fault.tiling_key is None else str(fault.tiling_key)),
         block_dim=_block_dim(fault),
-        args_size=fields.get("args_size"),
+        args_size=fault.args_size,
         returned=tuple(fault.returned),
         dump_files=tuple(fault.dump_files),
         notes=tuple(fault.notes),
@@ -584,7 +590,7 @@ def _level(fault: Open) -> str | None:
 
 def _block_dim(fault: Open) -> int | None:
     said = fault.described.get("block_dim", "")
-    return int(said) if said.isdecimal() and len(said) < 10 else fault.fields.get("block_dim")
+    return int(said) if said.isdecimal() and len(said) < 10 else fault.block_dim
 
 
 def _words(blocks: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
@@ -599,7 +605,7 @@ def _words(blocks: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
 
 def _tiling(fault: Open) -> tuple[bytes, bool]:
     text = fault.described.get("tiling_data", "")
-    cut = "tiling_data" in fault.fields.get("cut", ())
+    cut = "tiling_data" in fault.cut
     found = [int(byte, 16) for byte in _bytes_of(text, whole=not cut)]
     return bytes(found), cut
 
