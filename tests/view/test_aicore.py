@@ -3,26 +3,28 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from opscope.ascend.addresses import BAD
+from opscope.ascend.evidence import AddressesPart, ToldCheck, ToldOwner
 from opscope.run.finding import Document, Finding
 from opscope.view.aicore import Span, address_map, aicore_document, aicore_page, spans_of
 
-ADDRESSES = {
-    "part": "addresses",
-    "checks": [
-        {
-            "tensor": "input 0", "address": "0x1000", "size": 64, "status": "beyond",
-            "text": "ends beyond its allocation", "allocation": (0x1000, 32),
-        },
-        {
-            "tensor": "input 1", "address": None, "size": 64, "status": "unknown", "text": "",
-            "allocation": None,
-        },
-    ],
-    "owners": [{"source": "register", "address": "0x1030", "text": "in input 0"}],
-}  # fmt: skip
+ADDRESSES = AddressesPart(
+    checks=(
+        ToldCheck(
+            tensor="input 0",
+            address="0x1000",
+            size=64,
+            status="beyond",
+            text="ends beyond its allocation",
+            allocation=(0x1000, 32),
+        ),
+        ToldCheck(tensor="input 1", address=None, size=64, status="unknown", text=""),
+    ),
+    owners=(ToldOwner(source="register", address="0x1030", text="in input 0"),),
+)
 
 
 def test_spans_are_arguments_allocations_and_faults() -> None:
@@ -32,13 +34,13 @@ def test_spans_are_arguments_allocations_and_faults() -> None:
         ("argument", 0x1000, 0x1040),
         ("fault", 0x1030, 0x1031),
     ]
-    assert list(spans_of({})) == []
+    assert list(spans_of(AddressesPart())) == []
 
 
 def test_an_address_of_which_nothing_is_known_is_not_accused() -> None:
-    check = {**ADDRESSES["checks"][0], "allocation": None}
+    check = msgspec.structs.replace(ADDRESSES.checks[0], allocation=None)
     told = [
-        next(spans_of({"checks": [{**check, "status": status}]})).bad
+        next(spans_of(AddressesPart(checks=(msgspec.structs.replace(check, status=status),)))).bad
         for status in ("unknown", "ok", *sorted(BAD))
     ]
     assert told == [False, False, *[True] * len(BAD)]

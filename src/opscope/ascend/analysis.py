@@ -43,7 +43,7 @@ class Missing(msgspec.Struct, frozen=True):
     how: str
 
 
-class WrittenCase(msgspec.Struct, frozen=True, kw_only=True):
+class WrittenCase(msgspec.Struct, frozen=True, kw_only=True, tag_field="part", tag="case"):
     """The single-operator case that was written: its folder, what it lacks, and how it went where
     it was tried.
     """

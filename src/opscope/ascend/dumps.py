@@ -52,10 +52,7 @@ class DumpedTensor(msgspec.Struct, frozen=True, kw_only=True):
     zeroed: bool = False
     partial: bool = False
     troubles: tuple[str, ...] = ()
-
-    @property
-    def label(self) -> str:
-        return f"{self.io} {self.index}"
+    label: str
 
 
 class Dump(msgspec.Struct, frozen=True, kw_only=True):
@@ -201,6 +198,7 @@ def _one(
         zeroed=zeroed,
         partial=partial,
         troubles=troubles,
+        label=f"{as_io} {index}",
     )
 
 
@@ -368,6 +366,7 @@ def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None
                 all_zero=not any(raw),
                 partial=partial,
                 troubles=_troubles(statistics, zeroed=False, partial=partial),
+                label=f"{one.io} {one.index}",
             )
         )
     return Dump(file=core.path, op_name=core.kernel, tensors=tuple(found)) if found else None

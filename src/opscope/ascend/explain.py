@@ -1,10 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An analysed error as a finding: everything known about it as plain data, which every report draws
-from.
-
-The evidence is one record for each part, told apart by `part`: verdict, error, cores, returned,
-arguments, addresses, tiling, node, kernel, place, dump, call, case, missing. Registers and
-addresses are hexadecimal texts, as the logs print them.
+"""An analysed error as a finding: everything known about it as its evidence, which every report
+draws from.
 """
 
 from __future__ import annotations
@@ -18,8 +14,41 @@ from opscope.ascend import registers
 from opscope.ascend.analysis import Analysis
 from opscope.ascend.bits import Bit
 from opscope.ascend.codes import ELSEWHERE, acl_code, return_code, screen_code
+from opscope.ascend.evidence import (
+    AddressesPart,
+    ArgumentsPart,
+    CallPart,
+    CoreFilePart,
+    CoresPart,
+    Counter,
+    DumpFile,
+    DumpPart,
+    ErrorPart,
+    Hex,
+    KernelPart,
+    MissingPart,
+    NodePart,
+    Note,
+    PlacePart,
+    ReferencePart,
+    ReturnedPart,
+    SeenCode,
+    TilingPart,
+    ToldBit,
+    ToldBlock,
+    ToldCheck,
+    ToldCode,
+    ToldCore,
+    ToldLocal,
+    ToldOwner,
+    ToldPlace,
+    ToldTensor,
+)
 from opscope.ascend.fault import Core
 from opscope.ascend.find import Collection
+from opscope.ascend.graphs import Node
+from opscope.ascend.kernels import Kernel
+from opscope.ascend.objects import Place
 from opscope.ascend.program import ProgramCounter, words950
 from opscope.ascend.registers import CLASSIC
 from opscope.ascend.tensors import KernelTensor
@@ -29,7 +58,6 @@ from opscope.version import VERSION
 
 _MAX_WORDS = 4096
 _INFO = ("vec", "mte", "ifu", "ccu", "cube", "biu")
-Part = dict[str, Any]
 
 
 def document(
@@ -42,7 +70,7 @@ def document(
 ) -> Document:
     """The answer of `opscope aicore`; read is the number of logs."""
     others = [
-        {"code": code, "text": text, "meaning": meaning}
+        SeenCode(code=code, text=text, meaning=meaning)
         for code, text in codes.items()
         if (meaning := _meaning(code))
     ]
@@ -149,117 +177,102 @@ def _slot(one: Analysis, tensor: KernelTensor) -> Slot:
     )
 
 
-def _parts(one: Analysis) -> Iterator[Part]:
-    yield from ({"part": "verdict", **msgspec.structs.asdict(verdict)} for verdict in one.verdicts)
+def _parts(one: Analysis) -> Iterator[msgspec.Struct]:
+    yield from one.verdicts
     yield _error(one)
-    yield {
-        "part": "cores",
-        "cores": [
-            _core(core, counter)
-            for core, counter in zip(one.fault.cores, one.counters, strict=True)
-        ],
-    }
-    yield {"part": "returned", "codes": list(_returned(one))}
-    yield {
-        "part": "arguments",
-        "tensors": [_tensor(tensor) for tensor in one.tensors],
-        "words_before": [hex(word) for word in one.fault.words_before[:_MAX_WORDS]],
-        "words_after": [hex(word) for word in one.fault.words_after[:_MAX_WORDS]],
-        "block_dim": one.fault.block_dim,
-        "args_size": one.fault.args_size,
-    }
-    yield {
-        "part": "addresses",
-        "checks": [
-            {**msgspec.structs.asdict(check), "address": _hex(check.address)}
-            for check in one.checks
-        ],
-        "owners": [
-            {"source": owner.source, "address": hex(owner.address), "text": owner.text}
-            for owner in one.owners
-        ],
-        "allocations": None if one.fault.allocations is None else len(one.fault.allocations),
-    }
+    cores = zip(one.fault.cores, one.counters, strict=True)
+    yield CoresPart(cores=tuple(_core(core, counter) for core, counter in cores))
+    yield ReturnedPart(codes=tuple(_returned(one)))
+    yield ArgumentsPart(
+        tensors=tuple(map(_tensor, one.tensors)),
+        words_before=tuple(map(hex, one.fault.words_before[:_MAX_WORDS])),
+        words_after=tuple(map(hex, one.fault.words_after[:_MAX_WORDS])),
+        block_dim=one.fault.block_dim,
+        args_size=one.fault.args_size,
+    )
+    yield _addresses(one)
     yield _tiling(one)
     yield from _sources(one)
     if one.call is not None:
-        told = ("run", "name", "op", "source", "text", "certain")
-        yield {"part": "call", **{name: getattr(one.call, name) for name in told}}
+        yield CallPart(**_named(CallPart, one.call))
     if one.case is not None:
-        yield {"part": "case", **msgspec.structs.asdict(one.case)}
-    yield {
-        "part": "missing",
-        "items": [{"what": item.what, "text": item.text, "how": item.how} for item in one.missing],
-    }
+        yield one.case
+    yield MissingPart(items=one.missing)
 
 
-def _error(one: Analysis) -> Part:
+def _named(kind: type[msgspec.Struct], record: msgspec.Struct, **others: Any) -> dict[str, Any]:
+    """What a record knows of the fields of another kind, by their names; others as they are
+    given.
+    """
+    known = {name: getattr(record, name) for name in kind.__struct_fields__ if name not in others}
+    return {**known, **others}
+
+
+def _error(one: Analysis) -> ErrorPart:
     fault = one.fault
-    return {
-        "part": "error",
-        "time": fault.time,
-        "pid": fault.pid,
-        "process": fault.process,
-        "generation": fault.generation,
-        "soc": fault.soc,
-        "device": fault.device,
-        "stream": fault.stream,
-        "task": fault.task,
-        "context": fault.context,
-        "thread": fault.thread,
-        "kernel": fault.kernel,
-        "function": fault.dev_func,
-        "operator": one.operator,
-        "node": one.name,
-        "tiling_key": fault.tiling_key,
-        "dump_level": fault.level,
-        "failure": fault.failure,
-        "description": fault.described,
-        "files": list(fault.files),
-        "offset": fault.offset,
-        "dump_files": [{"what": what, "path": path} for what, path in fault.dump_files],
-        "program": fault.program,
-        "notes": [{"topic": topic, "text": text} for topic, text in fault.notes],
-        "warnings": list(fault.warnings),
-        "case_result": one.case_result,
-    }
+    return ErrorPart(
+        time=fault.time,
+        pid=fault.pid,
+        process=fault.process,
+        generation=fault.generation,
+        soc=fault.soc,
+        device=fault.device,
+        stream=fault.stream,
+        task=fault.task,
+        context=fault.context,
+        thread=fault.thread,
+        kernel=fault.kernel,
+        function=fault.dev_func,
+        operator=one.operator,
+        node=one.name,
+        tiling_key=fault.tiling_key,
+        dump_level=fault.level,
+        failure=fault.failure,
+        description=fault.described,
+        files=fault.files,
+        offset=fault.offset,
+        dump_files=tuple(DumpFile(what, path) for what, path in fault.dump_files),
+        program=fault.program,
+        notes=tuple(Note(topic, text) for topic, text in fault.notes),
+        warnings=fault.warnings,
+        case_result=one.case_result,
+    )
 
 
-def _core(core: Core, counter: ProgramCounter | None) -> Part:
-    said = {name: _hex(value) for name, value in core.registers.items()}
-    return {
-        "core": core.core,
-        "kind": core.kind,
-        "device": core.device,
-        "die": core.die,
-        "serial": core.serial,
-        "code": core.code,
-        "codes": [hex(code) for code in core.codes],
-        "numbering": core.numbering,
-        "message": core.message,
-        "time": core.time,
-        "bits": [{**msgspec.structs.asdict(bit), "cause": bit.cause} for bit in _bits(core)],
-        "registers": said,
-        "extend": {name: _shown(name, value) for name, value in core.extend.items()},
-        "decoded": _decoded(core),
-        "pc": None if counter is None else _counter(counter),
-    }
+def _core(core: Core, counter: ProgramCounter | None) -> ToldCore:
+    return ToldCore(
+        core=core.core,
+        kind=core.kind,
+        device=core.device,
+        die=core.die,
+        serial=core.serial,
+        code=core.code,
+        codes=tuple(map(hex, core.codes)),
+        numbering=core.numbering,
+        message=core.message,
+        time=core.time,
+        bits=tuple(ToldBit(**_named(ToldBit, bit)) for bit in _bits(core)),
+        registers={name: _words(value) for name, value in core.registers.items()},
+        extend={
+            name: value if name in _PLAIN else _words(value) for name, value in core.extend.items()
+        },
+        decoded=_decoded(core),
+        pc=None if counter is None else _counter(counter),
+    )
 
 
 _PLAIN = frozenset(("fsmId", "tslot", "thread", "ctxid", "blk", "sublk", "subErrType"))
 
 
-def _shown(name: str, value: Any) -> Any:
-    return value if name in _PLAIN else _hex(value)
+def _words(value: int | tuple[int, ...]) -> Hex:
+    return [hex(word) for word in value] if isinstance(value, tuple) else hex(value)
 
 
-def _hex(value: Any) -> Any:
-    if isinstance(value, tuple):
-        return [hex(word) for word in value]
-    return hex(value) if isinstance(value, int) else value
+def _hex(value: int | None) -> str | None:
+    return None if value is None else hex(value)
 
 
-def _decoded(core: Core) -> Part:
+def _decoded(core: Core) -> dict[str, dict[str, Any]]:
     """Fields of the error info registers, by unit."""
     if core.numbering != CLASSIC:
         return {
@@ -267,17 +280,15 @@ def _decoded(core: Core) -> Part:
             for unit in ("sc", "su", "mte", "vec", "cube", "l1")
             if (words := words950(core, unit))
         }
-    found: Part = {}
-    for unit in _INFO:
-        word = core.register(f"{unit} error info")
-        if word is not None:
-            found[unit] = {
-                field.name: field.value for field in registers.decode_info(unit, word)
-            } | _meant(unit, core)
-    return found
+    return {
+        unit: {field.name: field.value for field in registers.decode_info(unit, word)}
+        | _meant(unit, core)
+        for unit in _INFO
+        if (word := core.register(f"{unit} error info")) is not None
+    }
 
 
-def _meant(unit: str, core: Core) -> Part:
+def _meant(unit: str, core: Core) -> dict[str, Any]:
     """What must be known to read a unit's fields: those of a unit that is not at fault are left
     over from before.
     """
@@ -287,21 +298,21 @@ def _meant(unit: str, core: Core) -> Part:
     return {}
 
 
-def _counter(counter: ProgramCounter) -> Part:
-    return {
-        "start": hex(counter.start),
-        "current": hex(counter.current),
-        "current_offset": hex(counter.current - counter.start)
+def _counter(counter: ProgramCounter) -> Counter:
+    return Counter(
+        start=hex(counter.start),
+        current=hex(counter.current),
+        current_offset=hex(counter.current - counter.start)
         if counter.current >= counter.start
         else None,
-        "fixed": _hex(counter.fixed),
-        "offset": hex(counter.offset) if counter.offset >= 0 else None,
-        "method": counter.method,
-        "heuristic_offset": _hex(counter.heuristic),
-    }
+        fixed=_hex(counter.fixed),
+        offset=hex(counter.offset) if counter.offset >= 0 else None,
+        method=counter.method,
+        heuristic_offset=_hex(counter.heuristic),
+    )
 
 
-def _returned(one: Analysis) -> Iterator[Part]:
+def _returned(one: Analysis) -> Iterator[ToldCode]:
     seen: set[str] = set()
     for code in sorted(one.fault.returned, key=lambda code: code.text is None):
         if code.code in seen:
@@ -309,124 +320,96 @@ def _returned(one: Analysis) -> Iterator[Part]:
         seen.add(code.code)
         number = int(code.code, 16) if code.code.startswith("0x") else int(code.code)
         meaning = acl_code(number)
-        text = code.text or return_code(number) or (meaning.text if meaning else None)
-        yield {
-            "code": code.code,
-            "name": meaning.name if meaning else None,
-            "text": text,
-            "inner": code.inner,
-        }
+        yield ToldCode(
+            code=code.code,
+            name=meaning.name if meaning else None,
+            text=code.text or return_code(number) or (meaning.text if meaning else None),
+            inner=code.inner,
+        )
 
 
-def _tensor(tensor: KernelTensor) -> Part:
-    return {
-        **{name: getattr(tensor, name) for name in tensor.__struct_fields__},
-        "label": tensor.label,
-        "address": _hex(tensor.address),
-        "said_address": _hex(tensor.said_address),
-    }
+def _tensor(tensor: KernelTensor) -> ToldTensor:
+    address, said_address = _hex(tensor.address), _hex(tensor.said_address)
+    return ToldTensor(**_named(ToldTensor, tensor, address=address, said_address=said_address))
 
 
-def _tiling(one: Analysis) -> Part:
+def _addresses(one: Analysis) -> AddressesPart:
+    return AddressesPart(
+        checks=tuple(
+            ToldCheck(**_named(ToldCheck, check, address=_hex(check.address)))
+            for check in one.checks
+        ),
+        owners=tuple(
+            ToldOwner(source=owner.source, address=hex(owner.address), text=owner.text)
+            for owner in one.owners
+        ),
+        allocations=None if one.fault.allocations is None else len(one.fault.allocations),
+    )
+
+
+def _tiling(one: Analysis) -> TilingPart:
     tiling = one.tiling
-    return {
-        "part": "tiling",
-        "key": one.fault.tiling_key,
-        "bytes": tiling.data.hex(" "),
-        "held": len(tiling.data),
-        "size": tiling.size,
-        "address": _hex(tiling.address),
-        "word": tiling.word,
-        "source": tiling.source,
-        "cut": tiling.cut,
-        "words32": [
+    return TilingPart(
+        key=one.fault.tiling_key,
+        bytes=tiling.data.hex(" "),
+        held=len(tiling.data),
+        size=tiling.size,
+        address=_hex(tiling.address),
+        word=tiling.word,
+        source=tiling.source,
+        cut=tiling.cut,
+        words32=tuple(
             int.from_bytes(tiling.data[at : at + 4], "little")
             for at in range(0, len(tiling.data) - 3, 4)
-        ],
-    }
+        ),
+    )
 
 
-def _sources(one: Analysis) -> Iterator[Part]:
+def _sources(one: Analysis) -> Iterator[msgspec.Struct]:
     if one.node is not None:
-        node = one.node
-        record = {
-            name: getattr(node, name)
-            for name in node.__struct_fields__
-            if name not in ("inputs", "outputs", "producers", "attributes")
-        }
-        yield {
-            "part": "node",
-            **record,
-            "attributes": node.operator_attributes,
-            "all_attributes": node.attributes,
-            "inputs": [msgspec.structs.asdict(desc) for desc in node.inputs],
-            "outputs": [msgspec.structs.asdict(desc) for desc in node.outputs],
-            "producers": [msgspec.structs.asdict(made) for made in node.producers],
-        }
+        yield _node(one.node)
     if one.kernel is not None:
-        record = {
-            name: getattr(one.kernel, name)
-            for name in one.kernel.__struct_fields__
-            if name not in ("inputs", "outputs")
-        }
-        sides = {
-            side: [msgspec.structs.asdict(desc) for desc in getattr(one.kernel, side)]
-            for side in ("inputs", "outputs")
-        }
-        yield {"part": "kernel", **record, **sides, "objects": [str(path) for path in one.objects]}
+        yield _kernel(one.kernel, one)
     if one.place is not None:
-        heuristic = one.heuristic_place
-        place = {
-            name: getattr(one.place, name)
-            for name in one.place.__struct_fields__
-            if name != "offset"
-        }
-        yield {
-            "part": "place",
-            "offset": hex(one.place.offset),
-            **place,
-            "heuristic": None
-            if heuristic is None
-            else {**msgspec.structs.asdict(heuristic), "offset": hex(heuristic.offset)},
-        }
+        yield _place(one.place, one.heuristic_place)
     if one.core is not None:
         yield _core_file(one.core)
-    if one.dump is not None:
-        tensors = [
-            {**msgspec.structs.asdict(dumped), "label": dumped.label} for dumped in one.dump.tensors
-        ]
-        if one.judged is not None:
-            yield {
-                "part": "reference",
-                "status": one.judged.status,
-                "text": one.judged.text,
-                "outputs": [list(row) for row in one.judged.outputs],
-            }
-        yield {
-            "part": "dump",
-            "file": one.dump.file,
-            "op_name": one.dump.op_name,
-            "tensors": tensors,
-            "problems": list(one.dump.problems),
-        }
+    if one.dump is None:
+        return
+    if one.judged is not None:
+        yield ReferencePart(**one.judged._asdict())
+    yield DumpPart(**_named(DumpPart, one.dump))
 
 
-def _core_file(core: CoreFile) -> Part:
-    """What a .core file holds, its memory by size only."""
-    return {
-        "part": "core file",
-        "file": core.path,
-        "kernel": core.kernel,
-        "device": core.device,
-        "blocks": [
-            {"type": one.type, "address": hex(one.address), "size": one.size, "copied": one.copied}
-            for one in core.blocks
-        ],
-        "locals": [
-            {"core": one.core, "memory": one.memory, "size": one.size} for one in core.locals
-        ],
-        "registers": {
+def _node(node: Node) -> NodePart:
+    attributes = {"attributes": node.operator_attributes, "all_attributes": node.attributes}
+    return NodePart(**_named(NodePart, node, **attributes))
+
+
+def _kernel(kernel: Kernel, one: Analysis) -> KernelPart:
+    return KernelPart(**_named(KernelPart, kernel, objects=tuple(map(str, one.objects))))
+
+
+def _place(place: Place, heuristic: Place | None) -> PlacePart:
+    other = (
+        None
+        if heuristic is None
+        else ToldPlace(**_named(ToldPlace, heuristic, offset=hex(heuristic.offset)))
+    )
+    return PlacePart(**_named(PlacePart, place, offset=hex(place.offset), heuristic=other))
+
+
+def _core_file(core: CoreFile) -> CoreFilePart:
+    return CoreFilePart(
+        file=core.path,
+        kernel=core.kernel,
+        device=core.device,
+        blocks=tuple(
+            ToldBlock(**_named(ToldBlock, one, address=hex(one.address))) for one in core.blocks
+        ),
+        locals=tuple(ToldLocal(**_named(ToldLocal, one)) for one in core.locals),
+        registers={
             one.core: {hex(address): hex(value) for address, value in one.values.items()}
             for one in core.registers
         },
-    }
+    )

@@ -53,7 +53,9 @@ class Unpacked(msgspec.Struct, kw_only=True):
     bytes: int = 0
 
     def named(self, value: Any) -> Any:
-        """A tree of plain data with paths below these folders written as ARCHIVE/member."""
+        """A tree of records and plain data with paths below these folders written as
+        ARCHIVE/member.
+        """
         if not self.folders:
             return value
         if isinstance(value, str):
@@ -62,7 +64,12 @@ class Unpacked(msgspec.Struct, kw_only=True):
             return value
         if isinstance(value, dict):
             return {self.named(key): self.named(item) for key, item in value.items()}
-        return [self.named(item) for item in value] if isinstance(value, (list, tuple)) else value
+        if isinstance(value, list | tuple):
+            return type(value)(map(self.named, value))
+        if isinstance(value, msgspec.Struct):
+            fields = {name: self.named(getattr(value, name)) for name in value.__struct_fields__}
+            return msgspec.structs.replace(value, **fields)
+        return value
 
 
 @contextmanager

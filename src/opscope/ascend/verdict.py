@@ -69,7 +69,7 @@ _RANK = {"proven": 0, "likely": 1, "suspected": 2}
 REPRODUCED, NOT_REPRODUCED = "reproduced", "not-reproduced"
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+class Verdict(msgspec.Struct, frozen=True, kw_only=True, tag_field="part", tag="verdict"):
     """One conclusion: cause is a word of a fixed set, text one sentence, grounds what it rests on,
     advice what to do next.
     """

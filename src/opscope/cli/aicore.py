@@ -118,11 +118,7 @@ def _told(
     folder = _folder(output) if output is not None and analyses else None
     if folder is not None:
         analyses = tuple(_cases(analyses, folder, run=where.run_case))
-    document = (
-        msgspec.convert(archives.named(msgspec.to_builtins(conclude(analyses))), Document)
-        if archives.folders
-        else conclude(analyses)
-    )
+    document: Document = archives.named(conclude(analyses))
     if folder is not None:
         _reports(document, folder)
     if json:

@@ -18,7 +18,9 @@ def plain(value: Any) -> Any:
     text.
     """
     if isinstance(value, msgspec.Struct):
-        return plain(msgspec.structs.asdict(value))
+        config = value.__struct_config__
+        tag = {} if config.tag is None else {config.tag_field: config.tag}
+        return plain({**tag, **msgspec.structs.asdict(value)})
     if isinstance(value, dict):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -140,7 +140,9 @@ class Slot(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """One thing that is wrong: which call, where, why, how sure, and the evidence as data."""
+    """One thing that is wrong: which call, where, why, how sure, and the evidence: dicts, of an AI
+    Core error records (ascend.evidence).
+    """
 
     kind: str
     rank: int = 0
@@ -155,7 +157,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     status: str | None = None
     reasons: tuple[str, ...] = ()
     confidence: str = "proven"
-    evidence: tuple[dict[str, Any], ...] = ()
+    evidence: tuple[Any, ...] = ()
     inputs: tuple[Slot, ...] = ()
     outputs: tuple[Slot, ...] = ()
 

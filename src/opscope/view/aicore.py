@@ -6,14 +6,16 @@ addresses of arguments against allocations and faults.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from opscope.ascend.addresses import BAD
-from opscope.report.aicore_text import code_of, info_text, part, parts, sections_of
+from opscope.ascend.evidence import AddressesPart, part, parts
+from opscope.ascend.verdict import Verdict
+from opscope.report.aicore_text import code_of, info_text, sections_of
 from opscope.view.page import page
 
 if TYPE_CHECKING:
@@ -59,38 +61,36 @@ def _error(finding: Finding) -> dict[str, Any]:
         "call": finding.call,
         "reasons": [[code_of(finding, reason), reason] for reason in finding.reasons],
         "verdicts": [
-            {name: one[name] for name in ("text", "confidence", "grounds", "advice")}
-            for one in parts(finding, "verdict")
+            {name: getattr(one, name) for name in ("text", "confidence", "grounds", "advice")}
+            for one in parts(finding, Verdict)
         ],
         "sections": [[title, list(rows)] for title, rows in sections_of(finding)],
-        "map": address_map(list(spans_of(part(finding, "addresses")))),
+        "map": address_map(list(spans_of(part(finding, AddressesPart) or AddressesPart()))),
     }
 
 
-def spans_of(addresses: Mapping[str, Any]) -> Iterator[Span]:
+def spans_of(addresses: AddressesPart) -> Iterator[Span]:
     """What is known of memory from the evidence of addresses."""
     seen = set()
-    for check in addresses.get("checks", ()):
-        start = _number(check["address"])
-        allocation = check.get("allocation")
-        if allocation is not None and tuple(allocation) not in seen:
-            seen.add(tuple(allocation))
-            begin, size = allocation
+    for check in addresses.checks:
+        start = 0 if check.address is None else int(check.address, 16)
+        if check.allocation is not None and check.allocation not in seen:
+            seen.add(check.allocation)
+            begin, size = check.allocation
             yield Span("allocation", f"{size} B", begin, begin + size)
         if start:  # an argument that is empty has the address 0
             yield Span(
                 "argument",
-                check["tensor"],
+                check.tensor,
                 start,
-                start + max(1, check["size"] or 1),
-                check["status"],
-                check["status"] in BAD,
-                check["text"],
+                start + max(1, check.size or 1),
+                check.status,
+                check.status in BAD,
+                check.text,
             )
-    for owner in addresses.get("owners", ()):
-        start = _number(owner["address"])
-        if start is not None:
-            yield Span("fault", owner["source"], start, start + 1, text=owner["text"])
+    for owner in addresses.owners:
+        start = int(owner.address, 16)
+        yield Span("fault", owner.source, start, start + 1, text=owner.text)
 
 
 def address_map(spans: Sequence[Span]) -> list[dict[str, Any]]:
@@ -113,13 +113,3 @@ def address_map(spans: Sequence[Span]) -> list[dict[str, Any]]:
         }
         for span in spans
     ]
-
-
-def _number(address: Any) -> int | None:
-    """An address as evidence writes it, 0x…; None where it is not known."""
-    if isinstance(address, int):
-        return address
-    try:
-        return int(str(address), 16)
-    except ValueError:
-        return None
