@@ -18,13 +18,14 @@ from opscope.operators.catalogue import (
     disputed,
     family,
     is_unknown,
+    knowing,
     sheet,
     traits_of,
     works_in_place,
 )
 from opscope.operators.declare import read_operators
 from opscope.operators.rows import checked_row
-from opscope.operators.told import knowing, spellings
+from opscope.operators.told import spellings
 from opscope.operators.traits import CHOICES, TEXTS, Traits
 
 

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 import opscope
-from opscope.operators.told import declared_rows, knowing
+from opscope.operators.catalogue import declared_rows, knowing
 from opscope.report.json import json_text
 
 JUDGE = """

@@ -39,8 +39,8 @@ Operators = Annotated[
 
 def knowing_file(operators: Path | None) -> AbstractContextManager[None]:
     """A block in which what a file of operators says counts; UsageError where it cannot be read."""
+    from opscope.operators.catalogue import knowing
     from opscope.operators.declare import read_operators
-    from opscope.operators.told import knowing
 
     return nullcontext() if operators is None else knowing(declared=read_operators(operators))
 

@@ -21,7 +21,8 @@ from opscope.compare.tell.findings import MAX_FINDINGS, once
 from opscope.engine.executors import Task, parts
 from opscope.errors import OpscopeError, UsageError
 from opscope.judge.operators import is_collective
-from opscope.operators.told import Rows, declared_rows, knowing
+from opscope.operators.catalogue import declared_rows, knowing
+from opscope.operators.told import Rows
 from opscope.run.finding import Document, Finding
 from opscope.run.progress import nobody, percent
 from opscope.run.selection import Selection

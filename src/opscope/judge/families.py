@@ -5,8 +5,7 @@ under.
 
 from __future__ import annotations
 
-from opscope.operators.catalogue import traits_of
-from opscope.operators.told import remembered
+from opscope.operators.catalogue import remembered, traits_of
 
 # Correct results of these need not be alike: random numbers, bases and orders that are not unique,
 # contents of fresh memory.

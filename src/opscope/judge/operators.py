@@ -5,9 +5,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from opscope.operators.catalogue import family, traits_of, works_in_place
+from opscope.operators.catalogue import family, remembered, traits_of, works_in_place
 from opscope.operators.spelling import COLLECTIVE, world_of
-from opscope.operators.told import remembered
 
 
 @remembered(8192)

@@ -26,8 +26,7 @@ import msgspec
 
 from opscope.judge import families
 from opscope.judge.terms import PICKING
-from opscope.operators.catalogue import family
-from opscope.operators.told import remembered
+from opscope.operators.catalogue import family, remembered
 from opscope.run.dtypes import find_dtype
 
 LAMBDA = 3.0

@@ -29,8 +29,13 @@ from opscope.operators.spelling import (
     word_of,
     world_of,
 )
-from opscope.operators.told import knowing, remembered, told_of
+from opscope.operators.told import Rows, Scope, Told
 from opscope.operators.traits import FLAGS, Traits
+
+# Every room asks by an operator's name alone, so what is told beside the shipped data has one owner
+# in a process: this module. Nobody else holds the scope.
+_SCOPE = Scope()
+knowing, declare_rows, remembered = _SCOPE.knowing, _SCOPE.declare, _SCOPE.remembered
 
 SHIPPED = ("aten", "api", "mindspore", "ge", "onnx", "jax", "tensorflow", "collectives")
 # The last is what torch tells by itself, of words that no other sheet has.
@@ -75,19 +80,27 @@ def family(op: str) -> str:
     Of a type of a graph, and of a primitive, it is torch's word, where torch has the same operator:
     "mm" of "MatMul".
     """
+    return _family(op, _SCOPE.told)
+
+
+def _family(op: str, told: Told) -> str:
     word, world = word_of(op), world_of(op)
     if world != GRAPH and world not in NAMESPACED:
         return word
-    declared, recorded = told_of(op)
-    row = {**(recorded if not _find(world, word) else {}), **_find(world, word), **declared}
+    known = _find(world, word)
+    row = {**(known or told.recorded_of(op)), **told.declared_of(op)}
     return str(row.get("same", word))
 
 
 @remembered(8192)
 def traits_of(op: str) -> Traits:
     """What is known of an operator of any world; what nobody set is unset."""
-    word, overload, world = family(op), overload_of(op), world_of(op)
-    declared, recorded = told_of(op)
+    return _traits(op, _SCOPE.told)
+
+
+def _traits(op: str, told: Told) -> Traits:
+    word, overload, world = _family(op, told), overload_of(op), world_of(op)
+    recorded = told.recorded_of(op)
     taken = {trait: held for trait, held in recorded.items() if trait in _taken(op, recorded)}
     merged: dict[str, bool | str] = {}
     for row in (
@@ -95,13 +108,23 @@ def traits_of(op: str) -> Traits:
         taken,
         _find(world, word),
         _find(world, f"{word}.{overload}") if overload else {},
-        declared,
+        told.declared_of(op),
     ):
         merged |= row
     for trait, implied in _IMPLIED.items():
         if merged.get(trait):
             merged = {**dict.fromkeys(implied, True), **merged}
     return Traits(**merged)  # type: ignore[arg-type]
+
+
+def declared_rows() -> Rows:
+    """All that is declared in this process."""
+    return _SCOPE.told.declared
+
+
+def declared_row(op: str) -> Row:
+    """What is declared of an operator, by any of its spellings."""
+    return _SCOPE.told.declared_of(op)
 
 
 def is_shipped(op: str) -> bool:
@@ -134,8 +157,7 @@ def disputed(op: str, row: Row) -> Row:
     """What a recorded row says of an operator that the shipped data answer for, and otherwise."""
     if not is_shipped(op):
         return {}
-    with knowing(recorded={}):
-        known = traits_of(op)
+    known = _traits(op, Told(declared=_SCOPE.told.declared))
     taken = _taken(op, row)
     return {
         trait: held

@@ -13,8 +13,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from opscope.errors import UsageError
+from opscope.operators.catalogue import declare_rows
 from opscope.operators.rows import checked_name, checked_row, read_sheet
-from opscope.operators.told import Rows, declare_rows
+from opscope.operators.told import Rows
 
 _LARGEST = 1 << 20  # bytes of a file of operators
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is told of operators beside the shipped data: declared by the program or its user, for the
-whole process, and recorded with a run, while a question is asked of it.
+"""What is told of operators beside the shipped data, as a value: declared by the program or its
+user, and recorded with a run; and the scope in which it counts.
 
 The shipped data know whose word counts: what is declared overrules them, what a run brings only
-fills what they leave open (operators.catalogue).
+fills what they leave open (operators.catalogue, which owns the one scope of a process).
 """
 
 from __future__ import annotations
@@ -29,81 +29,69 @@ class Told(msgspec.Struct, frozen=True):
     declared: Rows = {}
     recorded: Rows = {}
 
+    def declared_of(self, op: str) -> Row:
+        """What is declared of an operator, by any of its spellings."""
+        return _merged(self.declared, op)
 
-class _Board:
-    """Where this process keeps it. Whoever asks a question of a run has it alone meanwhile: its
-    answers, and those of the threads that work for it, are kept until something else is told.
+    def recorded_of(self, op: str) -> Row:
+        """What the run brings of an operator, by any of its spellings."""
+        return _merged(self.recorded, op)
+
+
+class Scope:
+    """What is told at the moment, with the answers that hold as long as nothing else is told.
+
+    Whoever asks a question of a run has the scope alone meanwhile: its answers, and those of the
+    threads that work for it, are its own.
     """
 
     def __init__(self) -> None:
         self.told = Told()
-        self.held = threading.RLock()
+        self._held = threading.RLock()
         self._answers: list[Callable[[], None]] = []
 
-    def put(self, told: Told) -> None:
+    def remembered(
+        self, maxsize: int
+    ) -> Callable[[Callable[Question, Answer]], Callable[Question, Answer]]:
+        """As functools.lru_cache, for answers that hold until something else is told."""
+
+        def around(function: Callable[Question, Answer]) -> Callable[Question, Answer]:
+            answers = lru_cache(maxsize=maxsize)(function)
+            self._answers.append(answers.cache_clear)
+            return cast("Callable[Question, Answer]", answers)
+
+        return around
+
+    def declare(self, rows: Rows) -> None:
+        """Have these rows count from now on; of an operator that is declared again, the last
+        counts.
+        """
+        with self._held:
+            self._tell(Told({**self.told.declared, **rows}, self.told.recorded))
+
+    @contextmanager
+    def knowing(
+        self, *, declared: Rows | None = None, recorded: Rows | None = None
+    ) -> Iterator[None]:
+        """A block in which these rows count too; recorded ones take the place of another run's."""
+        with self._held:
+            before = self.told
+            self._tell(
+                Told(
+                    {**before.declared, **(declared or {})},
+                    before.recorded if recorded is None else recorded,
+                )
+            )
+            try:
+                yield
+            finally:
+                self._tell(before)
+
+    def _tell(self, told: Told) -> None:
         if told != self.told:
             self.told = told
             for forget in self._answers:
                 forget()
-
-    def forgets(self, forget: Callable[[], None]) -> None:
-        self._answers.append(forget)
-
-
-_BOARD = _Board()
-
-
-def remembered(
-    maxsize: int,
-) -> Callable[[Callable[Question, Answer]], Callable[Question, Answer]]:
-    """As functools.lru_cache, for answers that hold until something else is told of operators."""
-
-    def around(function: Callable[Question, Answer]) -> Callable[Question, Answer]:
-        answers = lru_cache(maxsize=maxsize)(function)
-        _BOARD.forgets(answers.cache_clear)
-        return cast("Callable[Question, Answer]", answers)
-
-    return around
-
-
-def told_of(op: str) -> tuple[Row, Row]:
-    """What is declared of an operator and what the run brings, by any of its spellings."""
-    told = _BOARD.told
-    return _merged(told.declared, op), _merged(told.recorded, op)
-
-
-def declare_rows(rows: Rows) -> None:
-    """Have these rows count from now on; of an operator that is declared again, the last counts."""
-    with _BOARD.held:
-        told = _BOARD.told
-        _BOARD.put(msgspec.structs.replace(told, declared={**told.declared, **rows}))
-
-
-def declared_rows() -> Rows:
-    """All that is declared in this process."""
-    return _BOARD.told.declared
-
-
-def declared_row(op: str) -> Row:
-    """What is declared of an operator, by any of its spellings."""
-    return _merged(_BOARD.told.declared, op)
-
-
-@contextmanager
-def knowing(*, declared: Rows | None = None, recorded: Rows | None = None) -> Iterator[None]:
-    """A block in which these rows count too; recorded ones take the place of another run's."""
-    with _BOARD.held:
-        before = _BOARD.told
-        _BOARD.put(
-            Told(
-                {**before.declared, **(declared or {})},
-                before.recorded if recorded is None else recorded,
-            )
-        )
-        try:
-            yield
-        finally:
-            _BOARD.put(before)
 
 
 def spellings(op: str) -> tuple[str, ...]:

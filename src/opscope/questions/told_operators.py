@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from opscope.operators.told import Rows, knowing
+from opscope.operators.catalogue import knowing
+from opscope.operators.told import Rows
 from opscope.run.access import access_of
 from opscope.run.protocol import Run
 from opscope.run.store.operator_file import NOTHING_TOLD, OperatorTable, overruled, together

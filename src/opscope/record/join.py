@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from opscope.errors import UnavailableError
+from opscope.operators.catalogue import declare_rows
 from opscope.operators.declare import read_operators
-from opscope.operators.told import declare_rows
 from opscope.record.active import active
 from opscope.record.config import (
     OPTIONS,

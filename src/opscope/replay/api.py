@@ -22,7 +22,8 @@ import msgspec
 
 from opscope.errors import FormatError, UsageError
 from opscope.formats.registry import open_run
-from opscope.operators.told import Rows, declared_rows
+from opscope.operators.catalogue import declared_rows
+from opscope.operators.told import Rows
 from opscope.questions.findings import place_of, slot_of
 from opscope.replay.signatures import spoken_for
 from opscope.replay.stale import stale

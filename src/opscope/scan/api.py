@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from opscope.engine.executors import InThisProcess
 from opscope.formats.registry import open_run
-from opscope.operators.told import declared_rows
+from opscope.operators.catalogue import declared_rows
 from opscope.questions.tables import open_tables
 from opscope.questions.told_operators import knowing_of
 from opscope.run.finding import Document

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from opscope.operators.told import declared_rows
+from opscope.operators.catalogue import declared_rows
 from opscope.repro.answering import AnsweringProcess, ending
 from opscope.run.finding import Document, Finding
 from opscope.sweep.tasks import Answer, Counts, Swept, Task

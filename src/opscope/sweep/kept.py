@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 
 from opscope.errors import FormatError, UsageError
-from opscope.operators.told import declared_rows
+from opscope.operators.catalogue import declared_rows
 from opscope.sweep.api import Plan
 from opscope.sweep.tasks import Answer
 

@@ -12,7 +12,7 @@ from typing import TextIO
 import msgspec
 
 from opscope.errors import OpscopeError
-from opscope.operators.told import knowing
+from opscope.operators.catalogue import knowing
 from opscope.sweep.tasks import Answer, Swept, Task
 
 

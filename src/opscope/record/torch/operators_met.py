@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from opscope.kernels.calls import Operator
-from opscope.operators.catalogue import is_shipped, traits_of
+from opscope.operators.catalogue import declared_row, is_shipped, traits_of
 from opscope.operators.rows import Row, checked_name, checked_row
 from opscope.operators.spelling import OWN, namespace
-from opscope.operators.told import declared_row
 from opscope.operators.traits import Traits
 from opscope.record.torch.operator_facts import derived_row
 from opscope.run.contain import tell
