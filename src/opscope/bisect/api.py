@@ -29,6 +29,7 @@ from opscope.bisect.search import (
 from opscope.bisect.trials import Record, Tell, Trials
 from opscope.errors import UsageError
 from opscope.operators.catalogue import traits_of
+from opscope.questions.told_operators import knowing_of
 from opscope.run.finding import Finding
 from opscope.run.query import sql
 
@@ -147,7 +148,8 @@ def _operators(run: Run) -> list[str]:
         "SELECT op, min(\"index\") AS first FROM calls WHERE level = 'operator' GROUP BY op "
         "ORDER BY first"
     )
-    return [row["op"] for row in sql(run, query) if computes(row["op"])]
+    with knowing_of(run):
+        return [row["op"] for row in sql(run, query) if computes(row["op"])]
 
 
 def computes(op: str) -> bool:

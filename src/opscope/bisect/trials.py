@@ -60,7 +60,7 @@ class Trials:
     """The folder of one search: log, trials, good/ and bad/.
 
     A folder that holds a log of the same search is gone on with; one of another search, or of
-    anything else, is refused.
+    anything else, is refused. recording holds options of every recording of the search.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Trials:
         *,
         question: str,
         timeout: float | None,
+        recording: Sequence[str] = (),
         told: Callable[[int], None] = lambda made: None,  # noqa: ARG005
     ) -> None:
         self.folder = folder.absolute()
@@ -78,9 +79,9 @@ class Trials:
         self.records: list[Record] = []
         self.made = 0
         self._told = told
-        search = hashlib.sha256(
-            repr((self.command, question, str(Path.cwd()))).encode()
-        ).hexdigest()[:16]
+        self._recording = tuple(recording)
+        asked = (self.command, question, str(Path.cwd()), *self._recording)
+        search = hashlib.sha256(repr(asked).encode()).hexdigest()[:16]
         self._head = Head(search=search, command=public_command(self.command))
         self._read()
 
@@ -143,6 +144,7 @@ class Trials:
             "run",
             "-o",
             str(folder / "run"),
+            *self._recording,
             *options,
             "--",
             *self.command,

@@ -13,7 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
-from opscope.cli.options import Json, positive
+from opscope.cli.options import Json, Operators, knowing_file, positive
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
@@ -21,6 +21,7 @@ from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.bisect.search import Bisected
+    from opscope.bisect.trials import Trials
 
 TAKES_VALUE = (
     "--oracle",
@@ -32,6 +33,7 @@ TAKES_VALUE = (
     "--trials",
     "--timeout",
     "--hook",
+    "--operators",
 )
 TAKES_TWO = ("--between",)
 SWITCHES = ("--json", "--compile")
@@ -86,6 +88,7 @@ class BisectOptions:
             "words."
         ),
     ] = None
+    operators: Operators = None
 
 
 Found: TypeAlias = "tuple[Bisected, tuple[Finding, ...]]"
@@ -140,7 +143,7 @@ def bisect(
     folder = output if output is not None else Path("runs") / f"bisect-{script_name(command)}"
     search = _search_of(options)
     try:
-        with Progress() as progress:
+        with knowing_file(options.operators), Progress() as progress:
             found, findings = search(
                 command,
                 folder,
@@ -183,12 +186,32 @@ def _search_of(options: BisectOptions) -> Search:
     return _graphs
 
 
+def _trials(
+    command: Sequence[str],
+    folder: Path,
+    options: BisectOptions,
+    told: Callable[[int], None],
+    question: str,
+) -> Trials:
+    """The folder of a search; its recordings are told what operators are as the search is."""
+    from opscope.bisect.trials import Trials
+
+    file = options.operators
+    return Trials(
+        folder,
+        command,
+        question=question,
+        timeout=options.timeout,
+        recording=() if file is None else ("--operators", str(file)),
+        told=told,
+    )
+
+
 def _operators(
     command: Sequence[str], folder: Path, options: BisectOptions, told: Callable[[int], None]
 ) -> Found:
     from opscope.bisect.api import Asked, bisect_operators, operator_findings
     from opscope.bisect.oracle import chosen_oracle
-    from opscope.bisect.trials import Trials
     from opscope.formats.registry import open_run
     from opscope.run.selection import parse_pattern
     from opscope.scan.api import scan
@@ -204,7 +227,7 @@ def _operators(
         ops=(lambda op: True) if pattern is None else lambda op: pattern.matches(op, None, None),  # noqa: ARG005
     )
     question = repr((options.oracle, options.metric, options.substitute, options.ops))
-    trials = Trials(folder, command, question=question, timeout=options.timeout, told=told)
+    trials = _trials(command, folder, options, told, question)
     found, document = bisect_operators(
         trials,
         asked,
@@ -220,13 +243,12 @@ def _graphs(
 ) -> Found:
     from opscope.bisect.graphs import bisect_graphs
     from opscope.bisect.oracle import chosen_oracle
-    from opscope.bisect.trials import Trials
     from opscope.formats.registry import open_run
     from opscope.scan.api import scan
 
     question = repr((options.oracle, options.metric, "compile"))
     return bisect_graphs(
-        Trials(folder, command, question=question, timeout=options.timeout, told=told),
+        _trials(command, folder, options, told, question),
         chosen_oracle(options.oracle, options.metric),
         most=options.trials,
         scan=lambda run: scan(open_run(str(run))),
@@ -240,7 +262,6 @@ def _differences(
 ) -> Found:
     from opscope.bisect.differences import Means, bisect_differences, differences
     from opscope.bisect.oracle import chosen_oracle
-    from opscope.bisect.trials import Trials
     from opscope.formats.registry import open_run
     from opscope.scan.api import scan
 
@@ -251,7 +272,7 @@ def _differences(
     question = repr(
         (options.oracle, options.metric, options.hook, [element.name for element in elements])
     )
-    trials = Trials(folder, command, question=question, timeout=options.timeout, told=told)
+    trials = _trials(command, folder, options, told, question)
     found = bisect_differences(
         trials,
         elements,

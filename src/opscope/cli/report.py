@@ -83,9 +83,9 @@ def report(  # noqa: PLR0913 - one for each option
                 documents, text = _of_several(opened, goldens, names, wanted, progress)
             else:
                 documents, text = _of_run(opened, run, wanted, progress)
-        title = "opscope" if left_out else f"opscope {Path(run).name}"
-        shown = documents(redact=left_out, colour=colour)
-        made = [_written(shown, ending, title, "" if left_out else text)]
+            title = "opscope" if left_out else f"opscope {Path(run).name}"
+            shown = documents(redact=left_out, colour=colour)
+            made = [_written(shown, ending, title, "" if left_out else text)]
     free = free_file(output)
     if free != output:
         note(f"{output} exists; written to {free}")

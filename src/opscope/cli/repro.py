@@ -14,7 +14,17 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import chosen_call, first_found
-from opscope.cli.options import Allowed, Json, Python, interpreter, lasting, positive, recorded_by
+from opscope.cli.options import (
+    Allowed,
+    Json,
+    Operators,
+    Python,
+    interpreter,
+    knowing_file,
+    lasting,
+    positive,
+    recorded_by,
+)
 from opscope.cli.printing import completeness
 from opscope.errors import UsageError
 from opscope.run.finding import Document
@@ -78,6 +88,7 @@ class TrialOptions:
     allowed: Allowed = ()
     timeout: Annotated[float, Parameter(help="Seconds the trial may take.")] = 300.0
     python: Python = None
+    operators: Operators = None
 
 
 Trial = Annotated[TrialOptions, Parameter(name="*")]
@@ -116,11 +127,18 @@ def repro(
     from opscope.cli.aicore_case import is_aicore, repro_aicore
 
     positive(repeat=trial.repeat, timeout=trial.timeout)
-    python = interpreter(trial.python)
+    interpreter(trial.python)
     if is_aicore(run, call):
         return repro_aicore(
             run, call, output, repeat=trial.repeat or 1, timeout=trial.timeout, json=json
         )
+    with knowing_file(trial.operators):
+        return _repro_call(run, call, output, json=json, trial=trial)
+
+
+def _repro_call(
+    run: str, call: str | None, output: Path, *, json: bool, trial: TrialOptions
+) -> int:
     from opscope.formats.registry import open_run
     from opscope.repro import execute, read_case, save
     from opscope.repro.issue import write_issue
@@ -158,7 +176,7 @@ def repro(
         timeout=trial.timeout,
         imports=imports,
         allowed=trial.allowed,
-        python=python,
+        python=interpreter(trial.python),
     )
     write_issue(folder, case, outcome)
     done = msgspec.structs.replace(written, outcome=outcome)

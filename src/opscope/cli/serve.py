@@ -13,6 +13,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.failing import note
+from opscope.cli.options import Operators
 from opscope.cli.printing import say
 from opscope.cli.report import REDACT, redacted_kinds
 from opscope.errors import UnavailableError, UsageError
@@ -35,6 +36,7 @@ def serve(
         int, Parameter(help="The first port to try; one that is taken is passed by.")
     ] = (PORT),
     redact: Annotated[str, Parameter(help=REDACT)] = "",
+    operators: Operators = None,
     show: Annotated[
         bool, Parameter(name="--open", help="Open the page in a browser.", negative=())
     ] = False,
@@ -60,9 +62,13 @@ def serve(
         ) from error
     import secrets
 
+    from opscope.operators.catalogue import declare_rows
+    from opscope.operators.declare import read_operators
     from opscope.view.server import Application
 
     kinds = redacted_kinds(redact)
+    if operators is not None:  # for as long as it serves, in whichever thread a page is made
+        declare_rows(read_operators(operators))
     served = [_served(run, kinds) for run in runs]
     listening = free_socket(host, port)
     number = listening.getsockname()[1]

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import note
 from opscope.cli.finding_calls import calls_of_line, chosen_call
-from opscope.cli.options import EVERYTHING, Json, Selected, positive
+from opscope.cli.options import EVERYTHING, Json, Operators, Selected, knowing_file, positive
 from opscope.cli.printing import completeness, write_pieces
 from opscope.errors import MissingValueError, UsageError
 from opscope.version import VERSION
@@ -54,6 +54,7 @@ def show(  # noqa: PLR0913 - one for each option
         int | None, Parameter(help="At most so many calls, the first; all without it.")
     ] = None,
     json: Json = False,
+    operators: Operators = None,
     selection: Selected = EVERYTHING,
 ) -> int:
     """List the calls of a run with their tensors, or print one call with all that is known about
@@ -77,7 +78,8 @@ def show(  # noqa: PLR0913 - one for each option
         return _show_graphs(run, opened, json=json)
     wanted = with_levels_of(opened, selection.selection())
     if call is not None:
-        chosen = chosen_call(opened, call)
+        with knowing_file(operators):
+            chosen = chosen_call(opened, call)
         if chosen.note is not None:
             note(f"{chosen.call.name}: {chosen.note}")
         found: Iterable[Call] = [chosen.call]

@@ -14,6 +14,7 @@ import msgspec
 
 from opscope.errors import UsageError
 from opscope.formats.registry import open_run
+from opscope.questions.told_operators import knowing_of
 from opscope.repro.api import build_api
 from opscope.repro.build import Material
 from opscope.repro.case import FILE, Case, encode_case
@@ -102,7 +103,10 @@ def cut(
         for sample in judged(run, process=call.process, index=call.index)
     ):
         level = "api"  # the formula of a call is wrong, not its result
-    material = (build_api if level == "api" else form.build)(run, call, device=device, dtype=dtype)
+    with knowing_of(run):
+        material = (build_api if level == "api" else form.build)(
+            run, call, device=device, dtype=dtype
+        )
     return msgspec.structs.replace(
         material, case=msgspec.structs.replace(material.case, imports=tuple(imports))
     )

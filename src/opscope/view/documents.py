@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opscope.questions.tables import Tables, open_tables
+from opscope.questions.told_operators import knowing_of
 from opscope.report.terminal import verdict_lines
 from opscope.view.calls import FEW_POINTS, call_documents
 from opscope.view.comparison import (
@@ -97,8 +98,8 @@ class Documents:
             "names": lambda: self._calls["names"],
             "timeline": lambda: self._timeline(self._colour or ""),
             "model": lambda: self._asked(lambda tables: model_document(tables, findings)),
-            "ranks": lambda: self._asked(lambda tables: ranks_document(tables, findings)),
-            "training": lambda: self._asked(training_document),
+            "ranks": lambda: self._judged(lambda tables: ranks_document(tables, findings)),
+            "training": lambda: self._judged(training_document),
             "compare": lambda: self._comparisons,
         }
 
@@ -118,6 +119,11 @@ class Documents:
     def _asked(self, question: Callable[[Tables], Any]) -> Any:
         with open_tables(self.run) as tables:
             return question(tables)
+
+    def _judged(self, question: Callable[[Tables], Any]) -> Any:
+        """The answer to a question that asks what operators are."""
+        with knowing_of(self.run):
+            return self._asked(question)
 
     # -- the verdict and its calls -----------------------------------------------------------------
 
