@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 import opscope
+from opscope.operators.catalogue import knowing
 from opscope.record.chosen import Chosen, path_from_the_root
 from opscope.record.config import parse_options
 from opscope.record.mindspore.book import Book, Noted
@@ -137,6 +138,13 @@ def test_an_output_read_again_is_the_same_version(recorded: Recorded) -> None:
     assert made.version == read.version
     assert json.loads(second.args) == {"args": [{"tensor": "0"}, 2.0], "kwargs": {}}
     assert (second.name, second.source, second.module) == ("<root>:Mul#1", "net.py:3", "")
+
+
+def test_what_is_declared_of_a_primitive_is_written_when_it_is_met(recorded: Recorded) -> None:
+    with knowing(declared={"Mine": {"moves": True}, "Other": {"random": True}}):
+        recorded.call("Mine", [FakeTensor(np.ones(3, np.float32))], [])
+    (file,) = recorded.path.glob("processes/*/operators.json")
+    assert json.loads(file.read_bytes())["operators"] == {"Mine": {"moves": True}}
 
 
 def test_the_primitive_that_runs_stands_in_the_black_box(recorded: Recorded) -> None:

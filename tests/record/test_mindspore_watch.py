@@ -3,16 +3,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import opscope
+from opscope.operators.catalogue import knowing
 from opscope.record.config import parse_options
 from opscope.record.mindspore.join import users_dump
 from opscope.record.mindspore.place import (
     Facts,
+    hand_declared,
     make_place,
     read_facts,
     remove_dump,
@@ -29,11 +32,11 @@ def run(tmp_path: Path) -> Path:
     return create_run(tmp_path / "run", command=["python"], config={}, version="0", run_id="x")
 
 
-def lay(dump: Path, step: int, value: float, *, graph: int = 0) -> Path:
+def lay(dump: Path, step: int, value: float, *, graph: int = 0, op: str = "Exp") -> Path:
     folder = dump / f"rank_0/Net/{graph}/{step}"
     folder.mkdir(parents=True)
     for io, content in (("input", 2.0), ("output", value)):
-        name = f"Exp.Default_Exp-op0.0.0.17{step}{graph}.{io}.0.DefaultFormat.Float32.npy"
+        name = f"{op}.Default_{op}-op0.0.0.17{step}{graph}.{io}.0.DefaultFormat.Float32.npy"
         np.save(folder / name, np.full(3, content, np.float32))
     return folder
 
@@ -63,6 +66,33 @@ def test_iterations_are_taken_once_the_next_has_begun(run: Path) -> None:
     assert {row.io for row in kept} == {"input", "output"}  # of the overflow only
     assert [finding.step for finding in opscope.scan(found).findings] == [1]
     assert [call.status for call in calls(found)] == [None, 0x20]
+
+
+def test_what_the_process_declares_goes_with_the_run_and_judges_it(run: Path) -> None:
+    dump, dumps = begin(run), Dumps(run, parse_options(""))
+    for step in range(3):
+        lay(dump, step, float("inf"), op="Fetched")
+    with knowing(declared={"Fetched": {"brings": True}, "NeverCalled": {"random": True}}):
+        hand_declared(dump.parent)
+    dumps.poll()
+    (file,) = run.glob("processes/*/operators.json")
+    assert json.loads(file.read_bytes())["operators"] == {"Fetched": {"brings": True}}
+    with knowing(declared={"Fetched": {"brings": True, "loss": True}}):  # declared since
+        hand_declared(dump.parent)
+    dumps.close()
+    seal_run(run)
+    assert json.loads(file.read_bytes())["operators"] == {"Fetched": {"brings": True, "loss": True}}
+    assert not opscope.scan(run).findings
+
+
+def test_without_declarations_nothing_is_told_of_operators(run: Path) -> None:
+    dump, dumps = begin(run), Dumps(run, parse_options(""))
+    lay(dump, 0, float("inf"), op="Fetched")
+    hand_declared(dump.parent)
+    dumps.close()
+    assert not list(run.rglob("operators.json"))
+    seal_run(run)
+    assert [finding.op for finding in opscope.scan(run).findings] == ["Fetched"]
 
 
 def test_graphs_of_one_step_stay_together(run: Path) -> None:

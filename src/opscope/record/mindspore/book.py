@@ -515,6 +515,7 @@ class Book:
         call = self._relatives.placed(call, read, made)
         if not self._is_chosen(op, call.module or ""):
             return
+        self._ingestor.meet(op)
         telling = is_origin(read, made) or error is not None
         self._finding = self._finding or any(map(unsound, made))
         sampled = self._config.values == "sample" and index % self._config.sample == 0

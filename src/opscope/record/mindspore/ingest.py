@@ -19,11 +19,14 @@ import msgspec
 from opscope.errors import OpscopeError
 from opscope.formats.mindspore.failed import Failed
 from opscope.formats.mindspore.reader import open_dump
+from opscope.operators.catalogue import knowing
 from opscope.record.arrays import Array, bytes_of, measured
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits
 from opscope.record.mindspore.numbers import Numbers
+from opscope.record.mindspore.place import handed_declared
 from opscope.record.mindspore.raised import Raised, read_raised, taken_input
+from opscope.record.operators_met import OperatorsMet, told_row
 from opscope.run.arrow import encode_rows
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of
@@ -84,6 +87,8 @@ class Ingestor:
         self.chosen = chosen or Chosen()
         self._config = config
         self._numbers = numbers or Numbers()
+        self._ops: set[str] = set()
+        self._met = OperatorsMet(writer.directory)
 
     def take(self, folder: Path, *, owned: bool, within: Where | None = None) -> Taken:
         """Read a folder, write its rows, and delete it when it is ours; what cannot be read is a
@@ -91,6 +96,10 @@ class Ingestor:
 
         within is asked, with the phases of the calls, where in a PyNative program they ran.
         """
+        with knowing(declared=handed_declared(self._place)):
+            return self._take(folder, owned=owned, within=within)
+
+    def _take(self, folder: Path, *, owned: bool, within: Where | None) -> Taken:
         found = NOTHING
         told = read_raised(self._place, folder) if self._place is not None else None
         if told is not None and told.kernel is None:
@@ -116,6 +125,19 @@ class Ingestor:
     def end_step(self, step: int, *, finding: bool) -> None:
         """Say that all graphs of a step are in."""
         self.writer.end_step(step, finding=finding)
+
+    def meet(self, op: str) -> None:
+        """An operator has a row: what this process knows to be declared of it goes with the run."""
+        if op not in self._ops:
+            self._ops.add(op)
+            self._met.meet(op, told_row(op, {}))
+
+    def close(self) -> None:
+        """The process has ended, and everything is taken."""
+        with knowing(declared=handed_declared(self._place)):
+            for op in self._ops:
+                self._met.meet(op, told_row(op, {}))
+        self.writer.close()
 
     def _write(self, run: Run, where: Where | None, told: Raised | None) -> Taken:
         everything = list(calls_of(run))
@@ -157,6 +179,8 @@ class Ingestor:
             for stack in records(run, "stacks")
             if stack.stack in used
         ]
+        for call in calls:
+            self.meet(call.op)
         for table, batch in (("stacks", stacks), ("calls", calls), ("tensors", tensors)):
             if batch:
                 self.writer.append(table, encode_rows(table, batch), step=step)

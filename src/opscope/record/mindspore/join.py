@@ -9,6 +9,7 @@ honoured: what it names is dumped to where it says, and read from there when the
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import json
@@ -23,12 +24,15 @@ import msgspec
 from opscope.errors import UsageError
 from opscope.formats.settings.mindspore import VARIABLE
 from opscope.formats.settings.recording import recording_of
+from opscope.operators.catalogue import declare_rows
+from opscope.operators.declare import read_operators
 from opscope.record.active import active
 from opscope.record.config import RecordConfig, parse_options
 from opscope.record.mindspore.place import (
     CHOICES,
     FOLDER,
     Facts,
+    hand_declared,
     make_place,
     settings_document,
     write_facts,
@@ -83,6 +87,8 @@ def begin(config: RecordConfig, run: Path) -> Joined:
             f"opscope: {', '.join(unheeded)}: for PyTorch only; MindSpore is recorded without",
             file=sys.stderr,
         )
+    if config.operators is not None:
+        declare_rows(read_operators(config.operators))
     if config.seed is not None:
         seed_all(config.seed, deterministic=config.deterministic)
     process = process_facts(
@@ -96,6 +102,8 @@ def begin(config: RecordConfig, run: Path) -> Joined:
     facts = Facts(process=process, dump=str(theirs or dump), owned=theirs is None)
     active.chosen.tell = lambda: write_json(place / CHOICES, active.chosen.words())
     active.chosen.tell()
+    hand_declared(place)
+    atexit.register(hand_declared, place)
     book, end = record_pynative(run, config, place, facts)
     last = config.selection.last_step if config.stop_after else None
     if theirs is None:

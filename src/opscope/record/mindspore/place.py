@@ -4,6 +4,8 @@
     RUN/mindspore/{pid}-{start in ms}/facts.json      written by the process when it imports
                                                       MindSpore
     RUN/mindspore/{pid}-{start in ms}/data_dump.json  the settings it runs with
+    RUN/mindspore/{pid}-{start in ms}/operators.json  what is declared of operators in the process,
+                                                      when it begins and when it ends
     RUN/mindspore/{pid}-{start in ms}/chosen.json     what the program chose with opscope.set_dump
     RUN/mindspore/{pid}-{start in ms}/raised/         what a compiled graph raised, until it is
                                                       taken into the run (raised.py)
@@ -16,6 +18,7 @@ dump lies in a temporary folder.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -28,9 +31,12 @@ import msgspec
 
 from opscope.errors import FormatError
 from opscope.formats.settings.mindspore import FILE
+from opscope.operators.catalogue import declared_rows
+from opscope.operators.told import Rows
 from opscope.record.chosen import Choices
 from opscope.run.schema import Process
 from opscope.run.store.layout import make_directory, write_json
+from opscope.run.store.operator_file import read_operators, write_operators
 
 FOLDER = "mindspore"
 FACTS = "facts.json"
@@ -103,6 +109,20 @@ def read_choices(place: Path) -> Choices:
         return msgspec.json.decode((place / CHOICES).read_bytes(), type=Choices)
     except (OSError, msgspec.MsgspecError):
         return Choices()
+
+
+def hand_declared(place: Path) -> None:
+    """Tell the launcher what is declared of operators in this process, if anything is and the disk
+    takes it.
+    """
+    if declared_rows():
+        with contextlib.suppress(OSError):
+            write_operators(place, declared_rows())
+
+
+def handed_declared(place: Path | None) -> Rows:
+    """What is declared in the process of this place, as far as it told."""
+    return read_operators([] if place is None else [place]).rows
 
 
 def settings_document(dump: Path, steps: str | None) -> dict[str, Any]:

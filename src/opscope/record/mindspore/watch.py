@@ -93,7 +93,7 @@ class Dumps:
                 tell_died(place, Path(facts.dump), self._died[1], self._taken)
         self.poll(ended=True)
         for ingestor in self._ingestors.values():
-            ingestor.writer.close()
+            ingestor.close()
             problems = list(dict.fromkeys(ingestor.problems))
             more = (
                 [f"{len(problems) - MOST_PROBLEMS} more files of the dump cannot be read"]

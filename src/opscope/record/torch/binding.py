@@ -20,6 +20,7 @@ from opscope.formats.layouts.plain import is_plain
 from opscope.kernels.calls import Draft, Facts, Operator, Site, base
 from opscope.kernels.compiled import NUMBERS
 from opscope.record.active import active
+from opscope.record.operators_met import OperatorsMet
 from opscope.record.rows import arrow_batches
 from opscope.record.session import captured_calls
 from opscope.record.torch.arrivals import Arrivals
@@ -28,7 +29,7 @@ from opscope.record.torch.composed import ONEDNN, Composed, composed, is_compose
 from opscope.record.torch.memory import resolved
 from opscope.record.torch.modules import distributed_tensor
 from opscope.record.torch.operators import describe, straight, takes_tensors, unhindered
-from opscope.record.torch.operators_met import OperatorsMet
+from opscope.record.torch.operators_met import row_of
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging, read
@@ -282,7 +283,7 @@ class TorchBinding:
         run.
         """
         operator = describe(func)
-        self.met.meet(func, operator)
+        self.met.meet(operator.op, row_of(func, operator.op))
         return operator
 
     @staticmethod
