@@ -136,7 +136,7 @@ def test_an_output_read_again_is_the_same_version(recorded: Recorded) -> None:
     (made,) = [row for row in tensors_of(run, first) if row.io == "output"]
     (read,) = [row for row in tensors_of(run, second) if row.io == "input"]
     assert made.version == read.version
-    assert json.loads(second.args) == {"args": [{"tensor": "0"}, 2.0], "kwargs": {}}
+    assert json.loads(second.args or "") == {"args": [{"tensor": "0"}, 2.0], "kwargs": {}}
     assert (second.name, second.source, second.module) == ("<root>:Mul#1", "net.py:3", "")
 
 
