@@ -9,11 +9,10 @@ import pytest
 from test_soundness import Sample
 
 from opscope.judge.arguments import NO_ARGUMENTS, Arguments, parse_arguments
-from opscope.judge.integers import IntervalRules
 from opscope.judge.limits import integer_range, largest_finite, overflow_threshold
 from opscope.judge.operators import element_of, is_overwritten
 from opscope.judge.overflow import status_of, words_of
-from opscope.judge.rules import Rules
+from opscope.judge.registry import Registry
 from opscope.operators.catalogue import family
 
 
@@ -238,13 +237,11 @@ def test_words_of_unknown_bits() -> None:
 
 
 def test_a_second_rule_for_a_family_is_refused() -> None:
-    rules, intervals = Rules(), IntervalRules()
-    rules.of("exp")(lambda facts: ())
-    intervals.of("add")(lambda operands: None)
+    rules: Registry[str] = Registry("overflow")
+    rules.of("exp")("of exp")
     with pytest.raises(ValueError, match="two overflow rules for operator family 'exp'"):
-        rules.of("log", "exp")(lambda facts: ())
-    with pytest.raises(ValueError, match="two interval rules"):
-        intervals.of("add")(lambda operands: None)
+        rules.of("log", "exp")("another")
+    assert (rules.find("aten::_foreach_exp.default"), rules.find("sin")) == ("of exp", None)
 
 
 @pytest.mark.parametrize(

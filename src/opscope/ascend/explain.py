@@ -54,7 +54,6 @@ from opscope.ascend.registers import CLASSIC
 from opscope.ascend.tensors import KernelTensor
 from opscope.formats.cann.corefile import CoreFile
 from opscope.run.finding import Document, Finding, Slot
-from opscope.version import VERSION
 
 _MAX_WORDS = 4096
 _INFO = ("vec", "mte", "ifu", "ccu", "cube", "biu")
@@ -91,7 +90,6 @@ def document(
     if not analyses:
         summary["text"] = f"no AI Core error in {read} file{'' if read == 1 else 's'}"
     return Document(
-        opscope=VERSION,
         verb="aicore",
         runs=tuple(runs),
         verdict="found" if analyses else "clean",

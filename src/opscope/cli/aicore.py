@@ -14,10 +14,9 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import note
 from opscope.cli.options import Json
-from opscope.cli.printing import INCOMPLETE
+from opscope.cli.printing import INCOMPLETE, print_json
 from opscope.errors import UsageError
 from opscope.run.finding import Document
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.ascend.analysis import Analysis, WrittenCase
@@ -122,9 +121,7 @@ def _told(
     if folder is not None:
         _reports(document, folder)
     if json:
-        from opscope.report.json import json_text
-
-        print(json_text(document))
+        print_json(document)
     else:
         from opscope.report.aicore_text import print_aicore
 
@@ -262,13 +259,7 @@ def _explain(where: Places, *, json: bool) -> int:
         for one in meanings
     ]
     if json:
-        from opscope.report.json import json_text
-
-        print(
-            json_text(
-                Document(opscope=VERSION, verb="aicore", summary={"meanings": rows, "warnings": []})
-            )
-        )
+        print_json(Document(verb="aicore", summary={"meanings": rows, "warnings": []}))
         return 0
     from opscope.report.console import folded, make_console, print_lines
 

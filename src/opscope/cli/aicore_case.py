@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from opscope.cli.failing import note
+from opscope.cli.printing import print_json
 from opscope.errors import UsageError
 from opscope.run.finding import Document
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.ascend.analysis import Analysis
@@ -58,9 +58,7 @@ def repro_aicore(
     folder = _case(Path(place), call, output)
     outcome = execute(folder, repeat=repeat, timeout=timeout)
     if json:
-        from opscope.report.json import json_text
-
-        print(json_text(_document(place, folder, outcome)))
+        print_json(_document(place, folder, outcome))
     else:
         _print(place, folder, outcome)
     return outcome.exit_code
@@ -156,7 +154,6 @@ def _document(place: str, folder: Path, outcome: Outcome) -> Document:
     verdict = "found" if outcome.exit_code == 1 else "clean"
     done: dict[str, object] = {**summary, "warnings": []}
     return Document(
-        opscope=VERSION,
         verb="repro",
         runs=(place,),
         verdict=verdict,

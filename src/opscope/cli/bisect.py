@@ -14,10 +14,10 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Json, Operators, knowing_file, positive
+from opscope.cli.printing import print_json
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.bisect.search import Bisected
@@ -154,20 +154,15 @@ def bisect(
         note(f"interrupted; the same command goes on where it was (log in {folder})")
         return INTERRUPTED
     if json:
-        from opscope.report.json import json_text
-
         summary = {**msgspec.structs.asdict(found), "folder": str(folder)}
         verdict = "found" if findings else "clean"
-        print(
-            json_text(
-                Document(
-                    opscope=VERSION,
-                    verb="bisect",
-                    runs=(str(folder),),
-                    verdict=verdict,
-                    findings=findings,
-                    summary=summary,
-                )
+        print_json(
+            Document(
+                verb="bisect",
+                runs=(str(folder),),
+                verdict=verdict,
+                findings=findings,
+                summary=summary,
             )
         )
     _print(found, findings, to_stderr=json)

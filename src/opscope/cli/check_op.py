@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Json, Operators, knowing_file, positive
-from opscope.cli.printing import INCOMPLETE
+from opscope.cli.printing import INCOMPLETE, print_json
 from opscope.cli.progress import Progress
 from opscope.errors import UnavailableError, UsageError
 
@@ -101,9 +101,7 @@ def check_op(
 
         junit.write_text(junit_text(document), encoding="utf-8")
     if json:
-        from opscope.report.json import json_text
-
-        print(json_text(document))
+        print_json(document)
     else:
         show(document)
     if document.findings:

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import note
 from opscope.cli.options import EVERYTHING, Engine, Json, Operators, Selected, knowing_file
-from opscope.cli.printing import INCOMPLETE, tell_page
+from opscope.cli.printing import INCOMPLETE, print_json, tell_page
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document
@@ -118,11 +118,9 @@ def compare(  # noqa: PLR0913 - one for each option
             document = compare_by(pool, *sides, policy, progress=progress)
     document = msgspec.structs.replace(document, runs=(target, golden))
     if json:
-        from opscope.report.json import json_text
-
         if own and comparison is not None:
             document = _with_metrics(document, comparison, own)
-        print(json_text(document))
+        print_json(document)
     else:
         from opscope.report.compare_terminal import print_comparison
 

@@ -11,7 +11,7 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import note
 from opscope.cli.options import EVERYTHING, Json, Selected
-from opscope.cli.printing import INCOMPLETE, say
+from opscope.cli.printing import INCOMPLETE, print_json, say
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.formats.writing.kinds import Kind
@@ -90,9 +90,7 @@ def convert(  # noqa: PLR0913 - the options of the manual
     with Progress(quiet=json) as progress:
         report = convert_all(here, job, progress)
     if json:
-        from opscope.report.json import json_text
-
-        print(json_text(_document(sources, job, report)))
+        print_json(_document(sources, job, report))
     else:
         _told(job, report)
     return _exit_code(job, report)

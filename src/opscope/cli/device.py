@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from opscope.cli.printing import print_json
 from opscope.errors import UnavailableError
 from opscope.version import VERSION
 
@@ -35,10 +36,8 @@ def examine_device(device: str, *, json: bool) -> int:
         raise UnavailableError(f"{device} cannot be tried: {found['error']}")
     wrong = [row["type"] for row in found["types"] if row["wrong"]]
     if json:
-        from opscope.report.json import json_text
-
         verdict = "found" if wrong else "clean"
-        print(json_text({"opscope": VERSION, "verb": "doctor", "verdict": verdict, **found}))
+        print_json({"opscope": VERSION, "verb": "doctor", "verdict": verdict, **found})
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines(found, wrong))
     return 1 if wrong else 0

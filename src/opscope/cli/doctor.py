@@ -12,6 +12,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.options import Json
+from opscope.cli.printing import print_json
 
 if TYPE_CHECKING:
     from opscope.cli.diagnosis import Diagnosis
@@ -41,18 +42,14 @@ def doctor(
 
     found = diagnose(os.environ, here=Path.cwd())
     if json:
-        from opscope.report.json import json_text
-
         facts = msgspec.structs.asdict(found)
-        print(
-            json_text(
-                {
-                    "opscope": found.opscope,
-                    "verb": "doctor",
-                    "verdict": "found" if found.problems else "clean",
-                    **facts,
-                }
-            )
+        print_json(
+            {
+                "opscope": found.opscope,
+                "verb": "doctor",
+                "verdict": "found" if found.problems else "clean",
+                **facts,
+            }
         )
     else:
         from opscope.report.console import folded, make_console, print_lines

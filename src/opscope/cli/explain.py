@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from opscope import errors
 from opscope.ascend.codes import Meaning
 from opscope.cli.options import Json
+from opscope.cli.printing import print_json
 from opscope.errors import OpscopeError, UsageError
 from opscope.judge.overflow import (
     ACCUMULATION,
@@ -21,7 +22,6 @@ from opscope.judge.overflow import (
     WORDS,
 )
 from opscope.run.finding import CONFIDENCES, KINDS, WARNINGS, Document
-from opscope.version import VERSION
 
 # The contract of every verb; docs/cli.md has the same table, a test holds the two equal.
 EXITS: dict[int, str] = {
@@ -71,10 +71,8 @@ def explain(topic: str = "", /, *, json: Json = False) -> int:
         for one in found
     ]
     if json:
-        from opscope.report.json import json_text
-
         summary = {"meanings": rows, "warnings": []}
-        print(json_text(Document(opscope=VERSION, verb="explain", summary=summary)))
+        print_json(Document(verb="explain", summary=summary))
         return 0
     from opscope.report.console import folded, make_console, print_lines
 

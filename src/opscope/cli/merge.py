@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from opscope.cli.options import Json
-from opscope.cli.printing import completeness, say
+from opscope.cli.printing import completeness, print_json, say
 from opscope.version import VERSION
 
 
@@ -38,21 +38,17 @@ def merge(
     run = NativeRun(merge_parts(here, out))
     ranks = {process.rank for process in run.processes if process.world is not None}
     if json:
-        from opscope.report.json import json_text
-
-        print(
-            json_text(
-                {
-                    "opscope": VERSION,
-                    "verb": "merge",
-                    "runs": list(parts),
-                    "out": str(out),
-                    "complete": not run.problems,
-                    "ranks": sorted(ranks),
-                    "processes": len(run.processes),
-                    "summary": {"warnings": run.problems},
-                }
-            )
+        print_json(
+            {
+                "opscope": VERSION,
+                "verb": "merge",
+                "runs": list(parts),
+                "out": str(out),
+                "complete": not run.problems,
+                "ranks": sorted(ranks),
+                "processes": len(run.processes),
+                "summary": {"warnings": run.problems},
+            }
         )
     else:
         world = max(process.world or 0 for process in run.processes)

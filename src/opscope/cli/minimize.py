@@ -15,10 +15,10 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import INTERRUPTED, note
 from opscope.cli.options import Allowed, Json, Python, interpreter, lasting, positive
+from opscope.cli.printing import print_json
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.minimize.minimized import Minimized, Size
@@ -108,19 +108,14 @@ def minimize(
         )
     code = found.outcome.exit_code if found.outcome is not None else 0
     if json:
-        from opscope.report.json import json_text
-
         summary = {**msgspec.structs.asdict(found), "word": _word(found)}
         verdict = "found" if found.shown else "clean"
-        print(
-            json_text(
-                Document(
-                    opscope=VERSION,
-                    verb="minimize",
-                    runs=(str(directory),),
-                    verdict=verdict,
-                    summary=summary,
-                )
+        print_json(
+            Document(
+                verb="minimize",
+                runs=(str(directory),),
+                verdict=verdict,
+                summary=summary,
             )
         )
     else:

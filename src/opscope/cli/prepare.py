@@ -16,7 +16,7 @@ from cyclopts import Parameter
 
 from opscope.cli.failing import note
 from opscope.cli.options import Json
-from opscope.cli.printing import say
+from opscope.cli.printing import print_json, say
 from opscope.errors import UsageError
 from opscope.formats.settings.kinds import (
     BUILTIN,
@@ -30,7 +30,6 @@ from opscope.formats.settings.kinds import (
 from opscope.formats.settings.parse import parse_settings
 from opscope.formats.settings.problem import Problem, errors
 from opscope.run.finding import Document
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,7 +129,7 @@ def prepare(
     placed = _in_folder(prepared, out.absolute())
     written = _write(placed, out)
     if json:
-        _print_json(_document(chosen.name, placed, written))
+        print_json(_document(chosen.name, placed, written))
     else:
         _print(placed, written)
     return 0
@@ -212,13 +211,12 @@ def _verify(kind: Kind, path: Path, request: Request, *, json: bool) -> int:
     problems = (*twice, *kind.verify(document, request))
     if json:
         found = Document(
-            opscope=VERSION,
             verb="prepare",
             runs=(str(path),),
             verdict="found" if errors(problems) else "clean",
             summary={"kind": kind.name, "problems": _plain(problems)},
         )
-        _print_json(found)
+        print_json(found)
     elif problems:
         from opscope.report.console import make_console, print_lines
         from opscope.report.settings import problem_lines
@@ -299,17 +297,11 @@ def _document(kind: str, prepared: Prepared, written: Sequence[str]) -> Document
         "result": prepared.result,
         "problems": _plain(prepared.problems),
     }
-    return Document(opscope=VERSION, verb="prepare", summary=summary)
+    return Document(verb="prepare", summary=summary)
 
 
 def _plain(problems: Sequence[Problem]) -> list[Any]:
     return [msgspec.to_builtins(problem) for problem in problems]
-
-
-def _print_json(document: Document) -> None:
-    from opscope.report.json import json_text
-
-    print(json_text(document))
 
 
 def _print(prepared: Prepared, written: Sequence[str]) -> None:

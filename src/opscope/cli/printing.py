@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from opscope.cli.failing import note
 from opscope.run.printable import printable
@@ -42,3 +42,10 @@ def completeness(run: Run) -> int:
     for problem in run.problems:
         note(problem)
     return INCOMPLETE if run.problems else 0
+
+
+def print_json(value: Any) -> None:
+    """A document, or what else a verb answers, on stdout as one line of JSON."""
+    from opscope.report.json import json_text
+
+    print(json_text(value))

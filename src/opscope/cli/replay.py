@@ -24,7 +24,7 @@ from opscope.cli.options import (
     lasting,
     positive,
 )
-from opscope.cli.printing import INCOMPLETE
+from opscope.cli.printing import INCOMPLETE, print_json
 from opscope.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -126,9 +126,7 @@ def replay(
 
         write_csv(table, lines)
     if json:
-        from opscope.report.json import json_text
-
-        print(json_text(document))
+        print_json(document)
     else:
         show(document, run)
     if document.findings:

@@ -25,10 +25,9 @@ from opscope.cli.options import (
     positive,
     recorded_by,
 )
-from opscope.cli.printing import completeness
+from opscope.cli.printing import completeness, print_json
 from opscope.errors import UsageError
 from opscope.run.finding import Document
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.repro import Outcome, Repro
@@ -181,9 +180,7 @@ def _repro_call(
     write_issue(folder, case, outcome)
     done = msgspec.structs.replace(written, outcome=outcome)
     if json:
-        from opscope.report.json import json_text
-
-        print(json_text(_document(run, done, outcome, complete=not opened.problems)))
+        print_json(_document(run, done, outcome, complete=not opened.problems))
     else:
         _print(folder, outcome, python=trial.python or "python", allowed=trial.allowed)
         elsewhere = (
@@ -220,9 +217,7 @@ def _repro_graph(
     )
     done = msgspec.structs.replace(written, outcome=outcome)
     if json:
-        from opscope.report.json import json_text
-
-        print(json_text(_document(run.info.path, done, outcome, complete=not run.problems)))
+        print_json(_document(run.info.path, done, outcome, complete=not run.problems))
     else:
         _print(folder, outcome, python=trial.python or "python", hint="or --code, --repeat 10")
     return outcome.exit_code or completeness(run)
@@ -230,7 +225,6 @@ def _repro_graph(
 
 def _document(run: str, done: Repro, outcome: Outcome, *, complete: bool) -> Document:
     return Document(
-        opscope=VERSION,
         verb="repro",
         runs=(run,),
         verdict="found" if outcome.exit_code == 1 else "clean",

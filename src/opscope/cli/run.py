@@ -31,7 +31,6 @@ from opscope.record.config import (
 from opscope.record.launch import LaunchResult, launch
 from opscope.run.finding import Document
 from opscope.run.selection import Selection
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.formats.settings.recording import Recording
@@ -190,9 +189,7 @@ def conclude(
         for text in said:
             note(text)
         summary = {"warnings": said, **facts}
-        return Document(
-            opscope=VERSION, verb="run", runs=(str(result.run),), complete=False, summary=summary
-        )
+        return Document(verb="run", runs=(str(result.run),), complete=False, summary=summary)
     from opscope.formats.registry import open_run
     from opscope.report.terminal import print_verdict
     from opscope.run.unmatched import unmatched

@@ -10,7 +10,7 @@ import msgspec
 from cyclopts import Parameter
 
 from opscope.cli.options import EVERYTHING, Engine, Json, Operators, Selected, knowing_file
-from opscope.cli.printing import INCOMPLETE, tell_page
+from opscope.cli.printing import INCOMPLETE, print_json, tell_page
 from opscope.cli.progress import Progress
 from opscope.errors import UsageError
 from opscope.run.finding import Document, Finding
@@ -78,9 +78,7 @@ def scan(  # noqa: PLR0913 - the options of the verb
         for annotation in annotation_lines(document, Path.cwd()):
             print(printable(annotation))
     elif json:
-        from opscope.report.json import json_text
-
-        print(json_text(document))
+        print_json(document)
     else:
         from opscope.report.terminal import print_verdict
 

@@ -52,7 +52,6 @@ from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
 from opscope.run.protocol import Run
 from opscope.run.unmatched import unmatched
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -211,7 +210,6 @@ def _document(
     if len(chosen) < len(every):
         warnings = [*warnings, f"{len(every) - len(chosen)} findings lie outside of the selection"]
     return Document(
-        opscope=VERSION,
         verb="compare",
         runs=(pairing.target.run.info.path, pairing.golden.run.info.path),
         verdict="found" if chosen else "clean",

@@ -28,7 +28,6 @@ from opscope.run.progress import nobody, percent
 from opscope.run.selection import Selection
 from opscope.run.store.reader import NativeRun, read_by_workers
 from opscope.run.store.remote import open_part
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -197,9 +196,7 @@ def _orders(comparison: Comparison) -> tuple[Order, ...]:
 def _lost(work: Work, why: str) -> Answer:
     named = ", ".join(map(str, work.ranks[:8])) + (", …" if len(work.ranks) > 8 else "")
     line = f"{work.runs[0]}: rank {named} was not compared: {why}"
-    return Answer(
-        Document(opscope=VERSION, verb="compare", complete=False, summary={"warnings": [line]})
-    )
+    return Answer(Document(verb="compare", complete=False, summary={"warnings": [line]}))
 
 
 def _gaps(sides: tuple[NativeRun, NativeRun]) -> Iterator[str]:
@@ -231,7 +228,6 @@ def _together(sides: tuple[NativeRun, NativeRun], answers: Sequence[Answer]) -> 
     if len(lines) > MAX_WARNINGS:
         warnings.append(f"{len(lines) - MAX_WARNINGS} more warnings were left out")
     return Document(
-        opscope=VERSION,
         verb="compare",
         runs=(sides[0].info.path, sides[1].info.path),
         verdict="found" if findings else "clean",

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import os
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property, lru_cache
@@ -26,6 +25,7 @@ from opscope.formats.npy import in_shape
 from opscope.kernels.calls import STATISTICS
 from opscope.run.access import Access, TensorRow
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
+from opscope.run.memory import by_call
 from opscope.run.relation import Relations
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 
@@ -143,10 +143,7 @@ class ForeignRun(Relations):
 
     @cached_property
     def _by_call(self) -> dict[tuple[int, int], list[Tensor]]:
-        found: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
-        for tensor in self._tensors:
-            found[tensor.process, tensor.index].append(tensor)
-        return found
+        return by_call(self._tensors)
 
     def _measured_all(self, rows: Iterable[Tensor]) -> list[Tensor]:
         return [self._measured(row) for row in rows]

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     Array = NDArray[Any]
 
 NEGATION, ARITHMETIC, UNSIGNED = 0x8, 0x10, 0x80
+# Whether combined operands leave these bounds; the last is alpha, of what has one.
+Check = Callable[[list[Any], tuple[int, int], int], bool]
 _EXACT_ELEMENTS = 1 << 16  # up to here Python's own integers are fast enough
 
 
@@ -117,24 +119,13 @@ def _pair(a: Array, b: Array, bounds: tuple[int, int], combine: Callable[[Any, A
     return _outside(np.asarray(combine(_wide(a[unsure]), _wide(b[unsure])), dtype=object), bounds)
 
 
-def _check_add(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bool:
-    return _pair(operands[0], operands[1], bounds, lambda a, b: a + alpha * b)
+def _check_of(combine: Callable[[Any, Any, int], Any], *, second: int = 1) -> Check:
+    """Of the first operand and another, combined element by element."""
 
+    def check(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bool:
+        return _pair(operands[0], operands[second], bounds, lambda a, b: combine(a, b, alpha))
 
-def _check_sub(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bool:
-    return _pair(operands[0], operands[1], bounds, lambda a, b: a - alpha * b)
-
-
-def _check_rsub(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bool:
-    return _pair(operands[0], operands[1], bounds, lambda a, b: b - alpha * a)
-
-
-def _check_mul(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bool:  # noqa: ARG001 - one signature for all
-    return _pair(operands[0], operands[1], bounds, lambda a, b: a * b)
-
-
-def _check_square(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bool:  # noqa: ARG001
-    return _pair(operands[0], operands[0], bounds, lambda a, b: a * b)
+    return check
 
 
 def _check_pow(operands: list[Array], bounds: tuple[int, int], alpha: int) -> bool:  # noqa: ARG001
@@ -186,9 +177,13 @@ def _check_matmul(operands: list[Array], bounds: tuple[int, int], alpha: int) ->
 
 
 _PAIRS = frozenset({"add", "sub", "rsub", "mul", "pow", "mm", "bmm", "matmul", "mv", "dot"})
-_CHECKS: dict[str, Callable[[list[Any], tuple[int, int], int], bool]] = {
-    "add": _check_add, "sub": _check_sub, "rsub": _check_rsub, "mul": _check_mul,
-    "square": _check_square, "pow": _check_pow,
+_CHECKS: dict[str, Check] = {
+    "add": _check_of(lambda a, b, alpha: a + alpha * b),
+    "sub": _check_of(lambda a, b, alpha: a - alpha * b),
+    "rsub": _check_of(lambda a, b, alpha: b - alpha * a),
+    "mul": _check_of(lambda a, b, _: a * b),
+    "square": _check_of(lambda a, b, _: a * b, second=0),
+    "pow": _check_pow,
     "sum": _check_sum, "mm": _check_matmul, "bmm": _check_matmul, "matmul": _check_matmul,
     "mv": _check_matmul, "dot": _check_matmul,
 }  # fmt: skip

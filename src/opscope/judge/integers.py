@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
 from opscope.judge.arguments import Arguments
 from opscope.judge.limits import integer_range
 from opscope.judge.reading import Reading, extremes
+from opscope.judge.registry import Registry
 from opscope.operators.catalogue import family, traits_of
 
 NEGATION, ARITHMETIC = 0x8, 0x10
@@ -48,32 +50,7 @@ class Operands(msgspec.Struct, frozen=True):
 Interval = Callable[[Operands], "Span | None"]
 
 
-class IntervalRules:
-    """One interval rule for each operator family; a second rule for a family is an error."""
-
-    def __init__(self) -> None:
-        self._rules: dict[str, Interval] = {}
-
-    def of(self, *families: str) -> Callable[[Interval], Interval]:
-        """Decorator: this function bounds the exact results of these families."""
-
-        def register(rule: Interval) -> Interval:
-            for name in families:
-                if name in self._rules:
-                    raise ValueError(f"two interval rules for operator family {name!r}")
-                self._rules[name] = rule
-            return rule
-
-        return register
-
-    def find(self, op: str) -> Interval | None:
-        """The rule of an operator, or None: its integers cannot overflow, or nothing is known of
-        it.
-        """
-        return self._rules.get(family(op).removeprefix("_foreach_"))
-
-
-INTERVALS = IntervalRules()
+INTERVALS: Registry[Interval] = Registry("interval")
 
 
 def overflow_of(
@@ -212,31 +189,17 @@ def _product_of(a: Span, b: Span) -> Span:
     return _pairwise(a, b, (a.low * b.low, a.low * b.high, a.high * b.low, a.high * b.high))
 
 
-@INTERVALS.of("add")
-def _add(operands: Operands) -> Span | None:
-    """a + alpha b"""
+def _weighted(operands: Operands, *, first: int, sign: int) -> Span | None:
+    """One operand and alpha times the other, added or subtracted."""
     alpha = _alpha(operands)
     if alpha is None or len(operands.spans) < 2:
         return None
-    return _sum_of(operands.spans[0], _scale(operands.spans[1], alpha))
+    return _sum_of(operands.spans[first], _scale(operands.spans[1 - first], sign * alpha))
 
 
-@INTERVALS.of("sub")
-def _subtract(operands: Operands) -> Span | None:
-    """a - alpha b"""
-    alpha = _alpha(operands)
-    if alpha is None or len(operands.spans) < 2:
-        return None
-    return _sum_of(operands.spans[0], _scale(operands.spans[1], -alpha))
-
-
-@INTERVALS.of("rsub")
-def _subtract_from(operands: Operands) -> Span | None:
-    """b - alpha a"""
-    alpha = _alpha(operands)
-    if alpha is None or len(operands.spans) < 2:
-        return None
-    return _sum_of(operands.spans[1], _scale(operands.spans[0], -alpha))
+INTERVALS.of("add")(partial(_weighted, first=0, sign=1))  # a + alpha b
+INTERVALS.of("sub")(partial(_weighted, first=0, sign=-1))  # a - alpha b
+INTERVALS.of("rsub")(partial(_weighted, first=1, sign=-1))  # b - alpha a
 
 
 @INTERVALS.of("mul")

@@ -10,7 +10,7 @@ import msgspec
 from opscope.judge.arguments import Arguments
 from opscope.judge.operators import is_overwritten
 from opscope.judge.reading import Reading
-from opscope.operators.catalogue import family
+from opscope.judge.registry import Registry
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -39,35 +39,9 @@ class Facts(msgspec.Struct, frozen=True):
 Rule = Callable[[Facts], "tuple[str, ...]"]
 
 
-class Rules:
-    """One explaining rule for each operator family; a second rule for a family is an error.
-
-    A rule is asked when a call made NaN or infinities from sound inputs, and answers in words what
-    in the inputs did it.
-    """
-
-    def __init__(self) -> None:
-        self._rules: dict[str, Rule] = {}
-
-    def of(self, *families: str) -> Callable[[Rule], Rule]:
-        """Decorator: this function explains these families."""
-
-        def register(rule: Rule) -> Rule:
-            for name in families:
-                if name in self._rules:
-                    raise ValueError(f"two overflow rules for operator family {name!r}")
-                self._rules[name] = rule
-            return rule
-
-        return register
-
-    def explain(self, facts: Facts) -> tuple[str, ...]:
-        """Words of the family's rule; none where there is no rule."""
-        rule = self._rules.get(family(facts.op).removeprefix("_foreach_"))
-        return () if rule is None else rule(facts)
-
-
-RULES = Rules()
+# A rule is asked when a call made NaN or infinities from sound inputs, and answers in words what in
+# the inputs did it.
+RULES: Registry[Rule] = Registry("overflow")
 
 
 def facts_of(

@@ -33,7 +33,6 @@ from opscope.run.finding import Document, Finding
 from opscope.run.progress import Progress, nobody
 from opscope.run.query import calls, tensors_of
 from opscope.run.unmatched import unmatched
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -406,7 +405,6 @@ def document_of(run: Run, lines: Sequence[Line], selection: Selection | None = N
         "reasons": reasons,
     }
     return Document(
-        opscope=VERSION,
         verb="replay",
         runs=(run.info.path,),
         verdict="found" if suspects else "clean",

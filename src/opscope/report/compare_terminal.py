@@ -16,14 +16,13 @@ import math
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from rich.text import Text
 
 from opscope.report.console import folded, line, make_console, print_lines
 from opscope.report.oneline import number
 from opscope.report.source import short_place
-from opscope.report.terminal import code_line, headline, op_word
+from opscope.report.terminal import evidence_of, head_lines, op_word, source_of
 from opscope.run.finding import Document, Finding
 
 MAX_OTHERS = 8
@@ -112,10 +111,7 @@ def finding_lines(
 ) -> Iterator[Text]:
     """One finding whole: what and where, its line of code, why, how far off."""
     ranks = len((document.summary.get("ranks") or {}).get("target", ()))
-    yield headline(finding, "first", ranks=ranks)
-    source = finding.source or (finding.forward.source if finding.forward is not None else None)
-    if source is not None:
-        yield line("  ", code_line(source, here, width - 2))
+    yield from head_lines(finding, width=width, here=here, ranks=ranks)
     if finding.forward is not None:
         yield line(f"  gradient of {op_word(finding.forward.op)}  {finding.forward.call}")
     for reason in finding.reasons:
@@ -124,9 +120,10 @@ def finding_lines(
     if off:
         yield from folded("  off  ", off, width=width)
     own, other = (_spans(finding, side, here) for side in ("target", "golden"))
+    source = source_of(finding)
     if own and (own != short_place(source, here=here) if source is not None else True):
         yield from folded("  in   ", own, width=width)
-    golden = _evidence(finding).get("golden_call")
+    golden = evidence_of(finding).get("golden_call")
     named = [str(golden)] if golden is not None and golden != finding.call else []
     if named or other not in ("", own):
         yield from folded("  gold ", "  ".join([*named, *filter(None, [other])]), width=width)
@@ -135,14 +132,14 @@ def finding_lines(
 def _spans(finding: Finding, side: str, here: Path) -> str:
     """The lines of a side within which the fault is, where they are known: `train.py:9, 23-24`."""
     files: dict[str, list[str]] = {}
-    for span in _evidence(finding).get(f"{side}_lines") or ():
+    for span in evidence_of(finding).get(f"{side}_lines") or ():
         file, _, lines = short_place(str(span), here=here).rpartition(":")
         files.setdefault(file, []).append(lines)
     return "; ".join(f"{file}:{', '.join(lines)}" for file, lines in files.items())
 
 
 def _off(finding: Finding) -> str:
-    evidence, parts = _evidence(finding), []
+    evidence, parts = evidence_of(finding), []
     if evidence.get("other_shape"):
         parts.append("output of another shape than golden's")
     elif evidence.get("error") in _INFINITE:
@@ -158,10 +155,6 @@ def _off(finding: Finding) -> str:
     if evidence.get("input_error") is not None:
         parts.append(f"input {number(evidence['input_error'])}")
     return "; ".join(parts)
-
-
-def _evidence(finding: Finding) -> dict[str, Any]:
-    return finding.evidence[0] if finding.evidence else {}
 
 
 def _others(findings: Sequence[Finding], document: Document, here: Path) -> Iterator[Text]:
@@ -187,9 +180,9 @@ def _next(document: Document) -> str | None:
     finding = next((found for found in document.findings if found.call is not None), None)
     if finding is None or finding.call is None:
         return None
-    if _evidence(finding).get("command"):
-        return str(_evidence(finding)["command"])
-    side = 1 if _evidence(finding).get("side") == "golden" else 0
+    if evidence_of(finding).get("command"):
+        return str(evidence_of(finding)["command"])
+    side = 1 if evidence_of(finding).get("side") == "golden" else 0
     return (
         f"opscope show {shlex.quote(document.runs[side])} "
         f"{shlex.quote(_placed(finding, document, ('target', 'golden')[side]))}"

@@ -82,7 +82,7 @@ def _guarded(document: Document, run: str, width: int) -> Iterator[Text]:
     are listed.
     """
     hidden = document.summary.get("hidden") or 0
-    listed = sum(bool(_evidence(finding).get("guarded")) for finding in document.findings)
+    listed = sum(bool(evidence_of(finding).get("guarded")) for finding in document.findings)
     if hidden > listed:
         told = (
             f"{_count(hidden - listed, 'origin')} that the program removes itself: opscope "
@@ -237,13 +237,23 @@ def _heading(facts: str, run: str, width: int) -> Iterator[Text]:
         yield Text.assemble("  ", (right, "dim"))
 
 
-def finding_lines(finding: Finding, *, width: int, here: Path, ranks: int) -> Iterator[Text]:
-    """One finding whole: what and where, its line of code, its tensors, what became of it."""
+def head_lines(finding: Finding, *, width: int, here: Path, ranks: int) -> Iterator[Text]:
+    """What and where, and its line of code."""
     yield headline(finding, "first", ranks=ranks)
-    source = finding.source or (finding.forward.source if finding.forward is not None else None)
+    source = source_of(finding)
     if source is not None:
         yield line("  ", code_line(source, here, width - 2))
-    library = _evidence(finding).get("library")
+
+
+def source_of(finding: Finding) -> str | None:
+    """The line of a finding's call, or of the forward call behind it."""
+    return finding.source or (finding.forward.source if finding.forward is not None else None)
+
+
+def finding_lines(finding: Finding, *, width: int, here: Path, ranks: int) -> Iterator[Text]:
+    """One finding whole: what and where, its line of code, its tensors, what became of it."""
+    yield from head_lines(finding, width=width, here=here, ranks=ranks)
+    library = evidence_of(finding).get("library")
     if library is not None:
         yield line("  in ", code_line(str(library), here, width - 5))
     if finding.forward is not None:
@@ -280,7 +290,7 @@ def kind_words(finding: Finding) -> str:
     """What happened, in the words of a user: overflow, NaN, Inf, unsound input, or the kind."""
     if finding.kind != "overflow-origin":
         return finding.kind.replace("-", " ")
-    if _evidence(finding).get("arrived"):
+    if evidence_of(finding).get("arrived"):
         return "unsound input"
     if finding.status is not None:
         return "overflow"
@@ -304,7 +314,7 @@ def op_word(op: str) -> str:
 
 def fate_of(finding: Finding) -> str:
     """`_softmax (NaN) … loss at step 3`, or what hid it."""
-    evidence = _evidence(finding)
+    evidence = evidence_of(finding)
     if evidence.get("hidden_by"):
         return f"hidden by {_op_of_name(str(evidence['hidden_by']))}"
     reached = evidence.get("reached")
@@ -327,7 +337,7 @@ def _told(path: Sequence[str], nan_at: Any) -> Iterator[str]:
         yield " … " if following > at + 1 else ", "
 
 
-def _evidence(finding: Finding) -> dict[str, Any]:
+def evidence_of(finding: Finding) -> dict[str, Any]:
     return finding.evidence[0] if finding.evidence else {}
 
 

@@ -15,6 +15,7 @@ import msgspec
 
 from opscope.run.printable import printable
 from opscope.run.relation import cell, html_table
+from opscope.version import VERSION
 
 _TOLD = ("min", "max", "nan", "pos_inf", "neg_inf")  # of a tensor's statistics, in a notebook
 _SHOWN = 20  # findings, in a notebook
@@ -185,7 +186,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class Document(msgspec.Struct, frozen=True, kw_only=True):
     """The one JSON document a verb prints."""
 
-    opscope: str
+    opscope: str = VERSION
     verb: str
     runs: tuple[str, ...] = ()
     verdict: str = "clean"

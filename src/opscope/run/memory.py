@@ -82,7 +82,12 @@ class MemoryRun(Relations):
 
     @cached_property
     def _tensors_by_call(self) -> dict[tuple[int, int], list[Tensor]]:
-        found: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
-        for tensor in self._tensors:
-            found[tensor.process, tensor.index].append(tensor)
-        return found
+        return by_call(self._tensors)
+
+
+def by_call(tensors: Iterable[Tensor]) -> dict[tuple[int, int], list[Tensor]]:
+    """Tensor rows by process and index of their call, in their order."""
+    found: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
+    for tensor in tensors:
+        found[tensor.process, tensor.index].append(tensor)
+    return found

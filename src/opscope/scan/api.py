@@ -27,7 +27,6 @@ from opscope.scan.summary import (
     slow_disk,
     unmeasured,
 )
-from opscope.version import VERSION
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -113,7 +112,6 @@ def _document(run: Run, part: Part, remarks: Sequence[str]) -> Document:
     }
     summary.update(beside_the_program(run))
     return Document(
-        opscope=VERSION,
         verb="scan",
         runs=(run.info.path,),
         verdict="found" if chosen else "clean",

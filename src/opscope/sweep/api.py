@@ -16,7 +16,6 @@ from opscope.operators.catalogue import declared_rows
 from opscope.repro.answering import AnsweringProcess, ending
 from opscope.run.finding import Document, Finding
 from opscope.sweep.tasks import Answer, Counts, Swept, Task
-from opscope.version import VERSION
 
 CONFIDENCE = {1: "suspected", 2: "proven"}
 NAMED = 4  # operators that one which is never called is made of
@@ -92,7 +91,6 @@ def document_of(answers: Iterable[Answer], plan: Plan, asked: str) -> Document:
     }
     verdict = "found" if findings else "clean"
     return Document(
-        opscope=VERSION,
         verb="check-op",
         verdict=verdict,
         complete=examined > 0,

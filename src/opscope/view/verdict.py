@@ -13,7 +13,7 @@ import msgspec
 
 from opscope.judge.limits import largest_finite
 from opscope.report.oneline import one_line
-from opscope.report.terminal import keeping_command, kind_words, next_command
+from opscope.report.terminal import keeping_command, kind_words, next_command, source_of
 from opscope.view.layout import lay_out, shown
 from opscope.view.references import Place, reference
 
@@ -99,7 +99,7 @@ def _finding(
     known = [call for call in references if call in calls]
     beside = {call: _beside(calls[call], set(known)) for call in known}
     graph = lay_out(shown(known), beside)
-    source = finding.source or (finding.forward.source if finding.forward is not None else None)
+    source = source_of(finding)
     return {
         **msgspec.structs.asdict(finding),
         "words": kind_words(finding),

@@ -3,20 +3,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from .table import Attributes, Inapplicable, reference
 
+# The size of an image, attributes and layout -> window, strides, size of the output, pads before
+# and after each of the two dimensions.
+_Geometry = Callable[[Any, Attributes, Any], Any]
 
-def _pooled(function: Any, neutral: Any) -> Any:
+
+def _pooled(function: Any, neutral: Any, geometry: _Geometry, *, usual: str = "NHWC") -> Any:
     def run(x: Sequence[Any], a: Attributes) -> Any:
-        layout = a("data_format", "NHWC")
+        layout = a("data_format", usual)
         source = np.moveaxis(x[0], -1, 1) if layout == "NHWC" else x[0]
-        window, strides = (_hw(a.integers(name), layout) for name in ("ksize", "strides"))
-        out, before, after = _places(source.shape[2:], window, strides, a("padding", "VALID"))
+        window, strides, out, before, after = geometry(source.shape[2:], a, layout)
         padded = np.pad(
             source,
             ((0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])),
@@ -31,6 +34,19 @@ def _pooled(function: Any, neutral: Any) -> Any:
         return np.moveaxis(y, 1, -1) if layout == "NHWC" else y
 
     return run
+
+
+def _greatest(part: Any) -> Any:
+    return np.max(part, axis=(2, 3))
+
+
+def _average(part: Any) -> Any:
+    return np.nanmean(part, axis=(2, 3))
+
+
+def _of_padding(size: Any, a: Attributes, layout: Any) -> Any:
+    window, strides = (_hw(a.integers(name), layout) for name in ("ksize", "strides"))
+    return window, strides, *_places(size, window, strides, a("padding", "VALID"))
 
 
 def _hw(values: Any, layout: Any) -> Any:
@@ -48,8 +64,8 @@ def _places(size: Any, window: Any, strides: Any, padding: Any) -> Any:
     return out, [one // 2 for one in total], [one - one // 2 for one in total]
 
 
-reference("MaxPool")(_pooled(lambda part: np.max(part, axis=(2, 3)), -np.inf))
-reference("AvgPool")(_pooled(lambda part: np.nanmean(part, axis=(2, 3)), np.nan))
+reference("MaxPool")(_pooled(_greatest, -np.inf, _of_padding))
+reference("AvgPool")(_pooled(_average, np.nan, _of_padding))
 reference("GlobalAveragePool")(
     lambda x, _: np.mean(x[0], axis=tuple(range(2, x[0].ndim)), keepdims=True)
 )
@@ -90,41 +106,14 @@ def _geometry(size: Any, window: Any, strides: Any, a: Attributes) -> Any:
     return out, before, tuple(after)
 
 
-def _pooled_v3(function: Any, neutral: Any) -> Any:
-    def run(x: Sequence[Any], a: Attributes) -> Any:
-        layout = a("data_format", "NCHW")
-        source = np.moveaxis(x[0], -1, 1) if layout == "NHWC" else x[0]
-        if a.flag("global_pooling"):
-            window, strides, out, before, after = source.shape[2:], (1, 1), (1, 1), (0, 0), (0, 0)
-        else:
-            window, strides = (_hw(a.integers(name), layout) for name in ("ksize", "strides"))
-            out, before, after = _geometry(source.shape[2:], window, strides, a)
-        padded = np.pad(
-            source,
-            ((0, 0), (0, 0), (before[0], after[0]), (before[1], after[1])),
-            constant_values=neutral,
-        )
-        rows = [
-            [
-                function(
-                    padded[
-                        :,
-                        :,
-                        i * strides[0] : i * strides[0] + window[0],
-                        j * strides[1] : j * strides[1] + window[1],
-                    ]
-                )
-                for j in range(out[1])
-            ]
-            for i in range(out[0])
-        ]
-        y = np.moveaxis(np.array(rows), (0, 1), (2, 3))
-        return np.moveaxis(y, 1, -1) if layout == "NHWC" else y
-
-    return run
+def _of_mode(size: Any, a: Attributes, layout: Any) -> Any:
+    if a.flag("global_pooling"):
+        return size, (1, 1), (1, 1), (0, 0), (0, 0)
+    window, strides = (_hw(a.integers(name), layout) for name in ("ksize", "strides"))
+    return window, strides, *_geometry(size, window, strides, a)
 
 
-reference("MaxPoolV3")(_pooled_v3(lambda part: np.max(part, axis=(2, 3)), -np.inf))
+reference("MaxPoolV3")(_pooled(_greatest, -np.inf, _of_mode, usual="NCHW"))
 
 
 @reference("AvgPoolV2")
@@ -134,4 +123,4 @@ def average_v2(x: Sequence[Any], a: Attributes) -> Any:
     """
     if not a.flag("exclusive", default=True) and any(a.integers("pads", (0,))):
         raise Inapplicable("exclusive is false and there are pads")
-    return _pooled_v3(lambda part: np.nanmean(part, axis=(2, 3)), np.nan)(x, a)
+    return _pooled(_average, np.nan, _of_mode, usual="NCHW")(x, a)

@@ -15,7 +15,7 @@ import numpy as np
 
 from opscope.compare.cause.unused_initialisation import dead_calls
 from opscope.compare.pair.pairing import Pairing
-from opscope.compare.pair.tensors import SAME, UNKNOWN
+from opscope.compare.pair.tensors import SAME, UNKNOWN, flags_at
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.conditions import STEEP, kind_of
 from opscope.compare.side.hashes import distinct, mixed
@@ -60,11 +60,6 @@ class Medians:
 
 def _blocks(count: int) -> Iterator[slice]:
     return (slice(start, start + _BLOCK) for start in range(0, count, _BLOCK))
-
-
-def _of_rows(flags: NDArray[np.bool_], places: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """A flag of a side's tensors for each row, False where the row has none there."""
-    return np.append(flags, False)[places]
 
 
 class Signs:
@@ -178,9 +173,9 @@ class Signs:
         """
         rows, flow = self.pairing.rows, self.pairing.flows[0]
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
-        found = _of_rows(mine.parameter, rows.target) | _of_rows(theirs.parameter, rows.golden)
+        found = flags_at(mine.parameter, rows.target) | flags_at(theirs.parameter, rows.golden)
         known = distinct(flow.state[mine.parameter & (flow.state != 0)])
-        return found | _of_rows(np.isin(flow.state, known), rows.target) if len(known) else found
+        return found | flags_at(np.isin(flow.state, known), rows.target) if len(known) else found
 
     @cached_property
     def viewed_otherwise(self) -> NDArray[np.bool_]:

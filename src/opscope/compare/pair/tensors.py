@@ -153,7 +153,7 @@ def _judged(
     coarse = coarser_products(*sides, types, reduced)
     if coarse:
         roundoff = np.where(roundoff > 0, np.maximum(roundoff, coarse), roundoff)
-    short = output & (_owned(reduced[0], calls[0]) | _owned(reduced[1], calls[1]))
+    short = output & (flags_at(reduced[0], calls[0]) | flags_at(reduced[1], calls[1]))
     roundoff = np.where(short & (roundoff > 0), np.maximum(roundoff, REDUCED), roundoff)
     least = (error > 0) & np.isfinite(error) & ~reordered
     allowed = np.broadcast_to(np.nan, len(mine))  # nobody has judged yet
@@ -162,9 +162,9 @@ def _judged(
     )
 
 
-def _owned(flags: NDArray[np.bool_], calls: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Of rows with these calls, NONE among them, which have a call that is flagged."""
-    return np.append(flags, False)[calls]
+def flags_at(flags: NDArray[np.bool_], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """The flag at each place, of a side's calls or tensors; False where that is NONE."""
+    return np.append(flags, False)[places]
 
 
 def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:

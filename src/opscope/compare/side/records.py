@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,3 +58,8 @@ def tensor_records(side: Side, places: NDArray[np.int64]) -> dict[int, Tensor]:
             strict=True,
         )
     )
+
+
+def value_of(side: Side, place: int) -> np.ndarray[Any, Any]:
+    """The elements of one of a side's tensors; MissingValueError where they were not kept."""
+    return side.run.value(tensor_records(side, np.array([place], dtype=np.int64))[place])

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.compare.pair.pairing import Pairing
-from opscope.compare.side.records import tensor_records
+from opscope.compare.side.records import tensor_records, value_of
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.judge.mismatch import explain
 
 if TYPE_CHECKING:
-    from opscope.compare.side.columns import Side
+    pass
 
 MAX_ELEMENTS = 1 << 24
 
@@ -34,17 +34,13 @@ def pattern_of(pairing: Pairing, row: int) -> str | None:
         return None
     try:
         found = explain(
-            _value(pairing.target, places[0]),
-            _value(pairing.golden, places[1]),
+            value_of(pairing.target, places[0]),
+            value_of(pairing.golden, places[1]),
             others=_others(pairing, places[1]),
         )
     except (FormatError, MissingValueError, UsageError, MemoryError):
         return None
     return None if found is None else found.words
-
-
-def _value(side: Side, place: int) -> np.ndarray[Any, Any]:
-    return side.run.value(tensor_records(side, np.array([place], dtype=np.int64))[place])
 
 
 def _others(pairing: Pairing, output: int) -> dict[str, np.ndarray[Any, Any]]:

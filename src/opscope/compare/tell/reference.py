@@ -11,13 +11,13 @@ more than golden's is no finding; it is told in a warning.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from opscope.compare.pair.tensors import statistic_error
-from opscope.compare.side.records import call_of, tensor_records
+from opscope.compare.side.records import call_of, value_of
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.judge.agreement import DIFFER, Agreement
 from opscope.judge.dual import dual_by_statistics, dual_standard
@@ -141,7 +141,7 @@ def _by_values(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
     if not all(side.tensors.kept[place] for side, place in sides):
         return None
     try:
-        target, golden, true = (_value(side, place) for side, place in sides)
+        target, golden, true = (value_of(side, place) for side, place in sides)
     except (FormatError, MissingValueError, UsageError, MemoryError):
         return None
     if not target.shape == golden.shape == true.shape:
@@ -173,7 +173,3 @@ def _by_statistics(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
         dual_by_statistics(theirs, mine, dtype=dtype),
         by_values=False,
     )
-
-
-def _value(side: Side, place: int) -> np.ndarray[Any, Any]:
-    return side.run.value(tensor_records(side, np.array([place], dtype=np.int64))[place])

@@ -86,13 +86,12 @@ def read_records(root: Path, sources: Sequence[Source], late: list[str]) -> list
 
 
 def _units(path: Path, late: list[str]) -> list[tuple[opdebug.Unit, ...]]:
-    units = []
+    units: list[tuple[opdebug.Unit, ...]] = []
     try:
-        file = dumpfile.read(path)
-        for index in range(len(file.header.output)):
-            at = tensor.place(file, "output", index)
-            record = opdebug.decode(file.payload(at).tobytes(), path, offset=file.spans[at].offset)
-            units.append(tuple(unit for unit in record.units if unit.overflowed and record.valid))
+        units.extend(
+            tuple(unit for unit in record.units if unit.overflowed and record.valid)
+            for record in tensor.overflow_records(dumpfile.read(path))
+        )
     except FormatError as error:
         late.append(str(error))
     return units

@@ -140,9 +140,7 @@ def _is_overflow_record(name: str, output: Output, request: Request) -> bool:
 def overflow_json(file: DumpFile, output: Output) -> list[opdebug.OverflowRecord]:
     """Write each payload of an overflow record as the documented JSON. Raises FormatError."""
     records = []
-    for index in range(len(file.header.output)):
-        at = tensor.place(file, "output", index)
-        record = opdebug.decode(file.payload(at).tobytes(), file.path, offset=file.spans[at].offset)
+    for index, record in enumerate(tensor.overflow_records(file)):
         output.raw(
             f"{Path(file.path).name}.output.{index}.json",
             json.dumps(record.document, indent=4).encode(),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import FormatError, MissingValueError
-from opscope.formats import layouts
+from opscope.formats import layouts, opdebug
 from opscope.formats.cann import elements
 from opscope.formats.cann.dtypes import UNDEFINED, ElementType, element_type, format_name
 from opscope.formats.cann.message import Shape, TensorEntry
@@ -19,6 +19,8 @@ from opscope.formats.layouts import Origin, plain
 from opscope.formats.npy import in_shape
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from opscope.formats.cann.dumpfile import DumpFile
@@ -55,6 +57,15 @@ def tensors(file: DumpFile, io: str) -> tuple[TensorEntry, ...]:
 def place(file: DumpFile, io: str, index: int) -> int:
     """Position of a tensor among all the entries of the file."""
     return index if io == "input" else len(file.header.input) + index
+
+
+def overflow_records(file: DumpFile) -> Iterator[opdebug.OverflowRecord]:
+    """The overflow records that a file's outputs are, in their order; FormatError where one is
+    none.
+    """
+    for index in range(len(file.header.output)):
+        at = place(file, "output", index)
+        yield opdebug.decode(file.payload(at).tobytes(), file.path, offset=file.spans[at].offset)
 
 
 def view(

@@ -3,7 +3,7 @@
 
     (D * C1 * H * W, No, 16, C0):  element (d, h, w, c, n) at row ((d C1 + c div C0) H + h) W + w,
                                    tile n div 16,
-                                   column n mod 16, c mod C0
+                                   column n mod 16, c mod C0: a FRACTAL_Z for each d
 
 Source: the format transfer code of CANN's graph engine. No published code moves grouped weights in
 this layout.
@@ -17,7 +17,8 @@ import msgspec
 import numpy as np
 
 from opscope.errors import UsageError
-from opscope.formats.layouts.family import CUBE, Shape, ceil_div, need_rank, pad
+from opscope.formats.layouts.family import Shape, need_rank
+from opscope.formats.layouts.fractal_z import FRACTAL_Z
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,8 +34,8 @@ class FractalZ3D(msgspec.Struct, frozen=True, kw_only=True):
         need_rank(host, 5, "DHWCN")
         if groups > 1:
             raise UsageError(f"the order of FRACTAL_Z_3D with {groups} groups is not published")
-        d, h, w, c, n = host
-        return (d * ceil_div(c, c0) * h * w, ceil_div(n, CUBE), CUBE, c0)
+        rows, *tile = FRACTAL_Z.device_shape(host[1:], c0=c0, groups=1)
+        return (host[0] * rows, *tile)
 
     def padded(self, device: Shape) -> Shape | None:
         need_rank(device, 4, "FRACTAL_Z_3D")
@@ -42,18 +43,18 @@ class FractalZ3D(msgspec.Struct, frozen=True, kw_only=True):
 
     def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
         del groups
-        d, h, w, c, n = host
-        _, n1, n0, c0 = device.shape
-        c1 = ceil_div(c, c0)
-        blocks = device.reshape(d, c1, h, w, n1, n0, c0).transpose(0, 2, 3, 1, 6, 4, 5)
-        return blocks.reshape(d, h, w, c1 * c0, n1 * n0)[:, :, :, :c, :n]
+        shape = FRACTAL_Z.device_shape(host[1:], c0=device.shape[-1], groups=1)
+        out = np.empty(host, device.dtype)
+        for depth, part in enumerate(device.reshape(host[0], *shape)):
+            out[depth] = FRACTAL_Z.unpack(part, host[1:], groups=1)
+        return out
 
     def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
-        shape = self.device_shape(host.shape, c0=c0, groups=groups)
-        d, h, w, c, _ = host.shape
-        c1, n1, n0 = ceil_div(c, c0), shape[1], shape[2]
-        blocks = pad(host, (d, h, w, c1 * c0, n1 * n0)).reshape(d, h, w, c1, c0, n1, n0)
-        return np.ascontiguousarray(blocks.transpose(0, 3, 1, 2, 5, 6, 4)).reshape(shape)
+        out = np.empty(self.device_shape(host.shape, c0=c0, groups=groups), host.dtype)
+        shape = FRACTAL_Z.device_shape(host.shape[1:], c0=c0, groups=1)
+        for part, values in zip(out.reshape(len(host), *shape), host, strict=True):
+            part[:] = FRACTAL_Z.pack(values, c0=c0, groups=1)
+        return out
 
 
 FRACTAL_Z_3D = FractalZ3D()

@@ -73,13 +73,8 @@ def overflow_units(path: Path) -> list[opdebug.Unit]:
     """Units that report an overflow in one record, json or bin; FormatError when it is neither."""
     if path.suffix.lower() == ".json":
         return _units_of_json(path)
-    file = dumpfile.read(path)
-    units = []
-    for index in range(len(file.header.output)):
-        at = tensor.place(file, "output", index)
-        record = opdebug.decode(file.payload(at).tobytes(), path, offset=file.spans[at].offset)
-        units += [unit for unit in record.units if unit.bits and record.valid]
-    return units
+    records = tensor.overflow_records(dumpfile.read(path))
+    return [unit for record in records for unit in record.units if unit.bits and record.valid]
 
 
 def _units_of_json(path: Path) -> list[opdebug.Unit]:
