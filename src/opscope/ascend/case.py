@@ -35,7 +35,7 @@ from opscope.formats.cann.corefile import content
 from opscope.formats.layouts import is_private
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 FORM = "aicore"
 _PACKAGE = Path(__file__).parent
@@ -326,9 +326,7 @@ def _param(one: Analysis, tensor: KernelTensor, shape: tuple[int, ...], folder: 
     )
 
 
-def _values(
-    one: Analysis, dumped: DumpedTensor | None
-) -> tuple[NDArray[Any] | None, NDArray[Any] | None]:
+def _values(one: Analysis, dumped: DumpedTensor | None) -> tuple[Array | None, Array | None]:
     """Elements in the device's and in the host's order; none of memory that could not be copied."""
     if (
         one.dump is None
@@ -343,7 +341,7 @@ def _values(
     return (host if device is None else device), host
 
 
-def _given(one: Analysis, tensor: KernelTensor) -> NDArray[Any] | None:
+def _given(one: Analysis, tensor: KernelTensor) -> Array | None:
     """What the recorded call gave for a tensor, in the shape that the kernel has it in."""
     given = None if one.filled is None else one.filled.given.get((tensor.io, tensor.index))
     if given is None or given.values is None or tensor.shape is None:
@@ -353,7 +351,7 @@ def _given(one: Analysis, tensor: KernelTensor) -> NDArray[Any] | None:
 
 
 def _stored(
-    tensor: KernelTensor, values: NDArray[Any] | None, host: NDArray[Any] | None, folder: Path
+    tensor: KernelTensor, values: Array | None, host: Array | None, folder: Path
 ) -> tuple[str | None, str | None]:
     """Files of the values: as they lie on the device, and in the host's order where that is
     another.
@@ -371,7 +369,7 @@ def _stored(
     return first, second
 
 
-def _save(path: Path, values: NDArray[Any]) -> None:
+def _save(path: Path, values: Array) -> None:
     """A .npy that every NumPy reads: types it does not have are kept as their bits."""
     import numpy as np
 

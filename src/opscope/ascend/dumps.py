@@ -21,8 +21,7 @@ from opscope.formats.cann.dtypes import BY_NAME, UNDEFINED
 from opscope.run.dtypes import find_dtype
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.formats.cann.corefile import CoreFile
     from opscope.formats.cann.dumpfile import DumpFile
 
@@ -214,7 +213,7 @@ def _names_it(failed: Sequence[str], address: int, known: KernelTensor | None) -
     return False
 
 
-def values_of(path: str, one: DumpedTensor, tensors: Sequence[KernelTensor]) -> NDArray[Any] | None:
+def values_of(path: str, one: DumpedTensor, tensors: Sequence[KernelTensor]) -> Array | None:
     """Elements of a dumped tensor in the shape of the call; None where its type is not known or the
     file is torn.
     """
@@ -237,7 +236,7 @@ def values_of(path: str, one: DumpedTensor, tensors: Sequence[KernelTensor]) -> 
 
 def _values(
     file: DumpFile, io: str, entry: int, known: KernelTensor | None
-) -> tuple[NDArray[Any] | None, str | None, tuple[int, ...]]:
+) -> tuple[Array | None, str | None, tuple[int, ...]]:
     seen = tensor.view(file, io, entry)
     if seen.kind is not UNDEFINED:
         if seen.partial:
@@ -248,8 +247,8 @@ def _values(
 
 
 def _typed(
-    raw: NDArray[Any], known: KernelTensor | None
-) -> tuple[NDArray[Any] | None, str | None, tuple[int, ...]]:
+    raw: Array, known: KernelTensor | None
+) -> tuple[Array | None, str | None, tuple[int, ...]]:
     """Elements of bytes whose type the call knows; None where it does not."""
     dtype = find_dtype(known.dtype) if known is not None and known.dtype else None
     if dtype is None or known is None or not dtype.bits or dtype.name not in BY_NAME:
@@ -263,7 +262,7 @@ def _typed(
     return elements.decode(raw, kind, prod(shape)).reshape(shape), dtype.name, shape
 
 
-def _statistics(values: NDArray[Any], dtype: str | None) -> tuple[dict[str, Any], int]:
+def _statistics(values: Array, dtype: str | None) -> tuple[dict[str, Any], int]:
     import numpy as np
 
     from opscope.kernels import statistics
@@ -312,7 +311,7 @@ def _troubles(statistics: dict[str, Any], *, zeroed: bool, partial: bool) -> tup
     return tuple(found)
 
 
-def device_values_of(path: str, one: DumpedTensor) -> NDArray[Any] | None:
+def device_values_of(path: str, one: DumpedTensor) -> Array | None:
     """Elements as they lie on the device, in the device's shape; None where the dump has no type
     for them or is torn.
     """
@@ -372,11 +371,11 @@ def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None
     return Dump(file=core.path, op_name=core.kernel, tensors=tuple(found)) if found else None
 
 
-def _core_bytes(path: str, one: DumpedTensor) -> NDArray[Any]:
+def _core_bytes(path: str, one: DumpedTensor) -> Array:
     return _flat(values_in(corefile.read(Path(path)), one.io, one.index) or b"")
 
 
-def _flat(raw: bytes) -> NDArray[Any]:
+def _flat(raw: bytes) -> Array:
     import numpy as np
 
     return np.frombuffer(raw, np.uint8)

@@ -15,8 +15,8 @@ from math import prod
 from typing import Any
 
 import msgspec
-from numpy.typing import NDArray
 
+from opscope.arrays import Array
 from opscope.ascend.tensors import KernelTensor
 from opscope.formats.layouts import is_private
 from opscope.run.dtypes import find_dtype
@@ -32,7 +32,7 @@ class RecordedTensor(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str
     shape: tuple[int, ...]
     layout: str | None = None
-    values: NDArray[Any] | None = None
+    values: Array | None = None
 
     @property
     def format(self) -> str:

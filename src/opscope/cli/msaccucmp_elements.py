@@ -13,10 +13,11 @@ import argparse
 import csv
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.cli.printing import say
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.names import sanitised
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from opscope.formats.cann.compare import Golden, Side
     from opscope.formats.cann.fusion import Graph
 
-Array = np.ndarray[Any, Any]
 _EPS = 2.220446049250313e-16
 
 

@@ -21,6 +21,7 @@ from typing import IO, Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError
 from opscope.formats.bounded_json import parse_json
 from opscope.formats.npy import as_true_type, in_shape, parse_npy_header
@@ -73,7 +74,7 @@ def _opened(path: Path) -> zipfile.ZipFile:
     return archive
 
 
-def read_npz(path: Path, name: str, *, true: DType | None = None) -> np.ndarray[Any, Any]:
+def read_npz(path: Path, name: str, *, true: DType | None = None) -> Array:
     """One array of an .npz; FormatError for a torn member or a bomb."""
     with _opened(path) as archive:
         try:
@@ -109,7 +110,7 @@ def read_npz(path: Path, name: str, *, true: DType | None = None) -> np.ndarray[
     return as_true_type(in_shape(flat, header.shape, path, fortran=header.fortran), true, path)
 
 
-def _filled(data: np.ndarray[Any, Any], start: bytes, rest: IO[bytes]) -> bool:
+def _filled(data: Array, start: bytes, rest: IO[bytes]) -> bool:
     """Whether there were bytes enough: the start, then the rest as it is unpacked, without a second
     copy of it all.
     """
@@ -178,7 +179,7 @@ def _sizes(value: Any) -> tuple[int, ...] | None:
     return tuple(value) if known else None
 
 
-def read_safetensors(path: Path, name: str, *, true: DType | None = None) -> np.ndarray[Any, Any]:
+def read_safetensors(path: Path, name: str, *, true: DType | None = None) -> Array:
     """One tensor of a safetensors file, mapped."""
     found = safetensors_index(path).get(name)
     if found is None:

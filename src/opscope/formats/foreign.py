@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.formats.npy import in_shape
 from opscope.kernels.calls import STATISTICS
@@ -32,7 +33,6 @@ from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 if TYPE_CHECKING:
     from opscope.run.protocol import ArrowStream, RunInfo
 
-Array = np.ndarray[Any, Any]
 Load = Callable[[Path, str, "DType | None"], Array]
 UNKNOWN = "unknown"  # dtype of a row whose file has not been opened yet
 _CHUNK = 8  # rows that a thread takes at once: few, so that none waits for another's at the end

@@ -20,12 +20,14 @@ dump formats).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from opscope.arrays import Array, Bytes
 
 ZERO, NAN, INF, MINUS_INF = 0x00, 0x80, 0x6F, 0xEF
 MAX = 32768.0
@@ -69,12 +71,12 @@ TABLE = _table()
 """The 256 numbers, by code; float32 holds each exactly."""
 
 
-def decode(codes: NDArray[np.uint8]) -> NDArray[np.float32]:
+def decode(codes: Bytes) -> NDArray[np.float32]:
     """Numbers of the codes, in the shape of codes."""
     return TABLE[codes]
 
 
-def encode(values: NDArray[Any]) -> NDArray[np.uint8]:
+def encode(values: Array) -> Bytes:
     """Nearest codes of numbers (ties to the even code), NaN to 0x80; magnitudes from 40960 up
     become infinite.
 

@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError
 from opscope.formats.archives import read_npz, read_safetensors
 from opscope.formats.npy import as_true_type, read_npy
@@ -16,7 +16,7 @@ from opscope.formats.text_arrays import read_csv, read_txt
 from opscope.run.dtypes import DType
 
 
-def load_array(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:
+def load_array(path: Path, key: str, true: DType | None) -> Array:
     """Elements of the array of this key in a file, in their true type; a .bin, .txt or .csv is flat
     where it has no shape of its own.
     """
@@ -45,7 +45,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _saved(path: Path, key: str) -> np.ndarray[Any, Any]:
+def _saved(path: Path, key: str) -> Array:
     file = PtFile(path)
     for name, saved in file.tensors():
         if name == key:
@@ -53,7 +53,7 @@ def _saved(path: Path, key: str) -> np.ndarray[Any, Any]:
     raise MissingValueError(f"{path}: has no tensor {key!r}")
 
 
-def _bin(path: Path, true: DType | None) -> np.ndarray[Any, Any]:
+def _bin(path: Path, true: DType | None) -> Array:
     if true is None or true.numpy is None:
         raise FormatError(path, "plain bytes, and nothing says their element type")
     dtype = true.to_numpy()

@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.bounded import OPEN_FLAGS
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
@@ -132,7 +133,7 @@ def read_npy_header(path: str | Path) -> NpyHeader:
     return _open(path, first=4096)[0]
 
 
-def read_npy(path: str | Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
+def read_npy(path: str | Path, *, true: DType | None = None) -> Array:
     """Values of one file, mapped when large; true is the real element type where the file holds
     another one.
 
@@ -143,7 +144,7 @@ def read_npy(path: str | Path, *, true: DType | None = None) -> np.ndarray[Any, 
     header, start = _open(path, first=_READ_WHOLE)
     dtype, count = np.dtype(header.dtype), math.prod(header.shape)
     if header.offset + header.nbytes <= len(start):
-        flat: np.ndarray[Any, Any] = np.frombuffer(start, dtype, count, header.offset)
+        flat: Array = np.frombuffer(start, dtype, count, header.offset)
     else:
         try:
             flat = np.memmap(path, dtype, "r", header.offset, (count,))
@@ -156,8 +157,8 @@ def read_npy(path: str | Path, *, true: DType | None = None) -> np.ndarray[Any, 
 
 
 def in_shape(
-    flat: np.ndarray[Any, Any], shape: Sequence[int], path: str | Path, *, fortran: bool = False
-) -> np.ndarray[Any, Any]:
+    flat: Array, shape: Sequence[int], path: str | Path, *, fortran: bool = False
+) -> Array:
     """Elements in a shape; FormatError for one that no array can have, which an empty one may
     claim: (0, 2**63).
     """
@@ -190,9 +191,7 @@ def _open(path: str | Path, *, first: int) -> tuple[NpyHeader, bytes]:
     return header, start
 
 
-def as_true_type(
-    values: np.ndarray[Any, Any], true: DType | None, path: str | Path
-) -> np.ndarray[Any, Any]:
+def as_true_type(values: Array, true: DType | None, path: str | Path) -> Array:
     """The same elements in their true type; FormatError when the stored ones cannot hold it."""
     if true is None or true.numpy is None:
         return values

@@ -29,8 +29,7 @@ from opscope.run.schema import TABLES, Process
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
-
+    from opscope.arrays import Array
     from opscope.run.schema import Tensor
 
 NAME = "opscope-parquet.json"
@@ -102,7 +101,7 @@ class ParquetRun(Relations):
         table = ParquetTable("tensors", self._files["tensors"], (process, index))
         return tuple(decode_stream("tensors", table))
 
-    def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+    def value(self, tensor: Tensor) -> Array:
         """Nothing: MissingValueError."""
         raise MissingValueError(
             f"values of {tensor.io} {tensor.slot} of call #{tensor.index} are not in "

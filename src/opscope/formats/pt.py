@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError
 from opscope.formats.bounded import OPEN_FLAGS
 from opscope.formats.pt_pickle import PickleError, SavedTensor, Storage, Walker
@@ -116,7 +117,7 @@ class PtFile:
                 waiting.extend(reversed(below))
         raise FormatError(self.path, f"more than {_NODE_LIMIT} items; not a file of tensors")
 
-    def values(self, saved: SavedTensor) -> np.ndarray[Any, Any]:
+    def values(self, saved: SavedTensor) -> Array:
         """Elements of one tensor in its true type and shape; FormatError when they lie outside the
         storage.
         """
@@ -134,7 +135,7 @@ class PtFile:
         if last >= count:
             raise FormatError(self.path, f"a tensor reaches element {last} of a storage of {count}")
         steps = tuple(step * numpy.itemsize for step in saved.stride)
-        found: np.ndarray[Any, Any] = np.ndarray(
+        found: Array = np.ndarray(
             saved.shape, numpy, self._data, begin + saved.offset * numpy.itemsize, steps
         )
         return found.byteswap() if self._big else found
@@ -193,7 +194,7 @@ def _items(node: Any) -> list[tuple[Any, Any]]:
     return list(enumerate(node)) if isinstance(node, (list, tuple)) else []
 
 
-def read_pt(path: str | Path) -> np.ndarray[Any, Any]:
+def read_pt(path: str | Path) -> Array:
     """Values of the one tensor a file holds; FormatError when it holds none or several."""
     file = PtFile(path)
     if isinstance(file.tree, SavedTensor):

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.bounded import read_bounded
 from opscope.formats.bounded_json import parse_json
@@ -228,7 +228,7 @@ WRITTEN_LATE = Coverage(keywords=False, before=False)
 FORMAT = Format("ptdbg_ascend", detect, open_dump)
 
 
-def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:  # noqa: ARG001 - the signature of all loaders
+def load_value(path: Path, key: str, true: DType | None) -> Array:  # noqa: ARG001 - the signature of all loaders
     """Elements of an .npy of a dump in their true type."""
     return read_npy(path, true=true)
 

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.bounded import read_bounded_text
 from opscope.formats.npy import in_shape
@@ -31,7 +32,7 @@ _COLUMNS = re.compile(r"((?:i\d+,)*)value:([\w]{1,40})\s*")
 _RANK_LIMIT = 64
 
 
-def write_txt(path: Path, values: np.ndarray[Any, Any]) -> None:
+def write_txt(path: Path, values: Array) -> None:
     """Write an array as a flat .txt with its shape and type in the first line."""
     with path.open("w", encoding="ascii", newline="\n") as stream:
         stream.write(f"# shape={tuple(values.shape)} dtype={dtype_of_numpy(values.dtype).name}\n")
@@ -40,7 +41,7 @@ def write_txt(path: Path, values: np.ndarray[Any, Any]) -> None:
             stream.write("\n")
 
 
-def write_csv(path: Path, values: np.ndarray[Any, Any]) -> None:
+def write_csv(path: Path, values: Array) -> None:
     """Write an array as a .csv of indices and values."""
     with path.open("w", encoding="ascii", newline="\n") as stream:
         stream.write(
@@ -58,7 +59,7 @@ def write_csv(path: Path, values: np.ndarray[Any, Any]) -> None:
             )
 
 
-def _batches(values: np.ndarray[Any, Any]) -> Iterator[list[Any]]:
+def _batches(values: Array) -> Iterator[list[Any]]:
     """Elements in C order as Python numbers, some at a time; narrow floats are widened, which is
     exact.
     """
@@ -91,7 +92,7 @@ def _printed(value: Any) -> str:
     return repr(value)
 
 
-def read_txt(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
+def read_txt(path: Path, *, true: DType | None = None) -> Array:
     """An array out of a .txt; without our first line it is flat, of the true type or float64."""
     text = _text(path)
     head = _HEAD.match(text)
@@ -108,7 +109,7 @@ def read_txt(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
     return in_shape(values, shape, path)
 
 
-def read_csv(path: Path, *, true: DType | None = None) -> np.ndarray[Any, Any]:
+def read_csv(path: Path, *, true: DType | None = None) -> Array:
     """An array out of a .csv that write_csv wrote; FormatError for another."""
     text = _text(path)
     first, _, rest = text.partition("\n")
@@ -140,7 +141,7 @@ def _text(path: Path) -> str:
     return read_bounded_text(path, limit=_SIZE_LIMIT, what="text", encoding="ascii")
 
 
-def _numbers(path: Path, text: str, dtype: DType | None, *, skip: int) -> np.ndarray[Any, Any]:
+def _numbers(path: Path, text: str, dtype: DType | None, *, skip: int) -> Array:
     """Elements of whitespace-separated text; integers exactly."""
     kind = dtype.kind if dtype is not None else "float"
     words = io.StringIO(text[skip:]).read().split()

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.formats import opdebug
 from opscope.formats.convert import convert_run
 from opscope.formats.manifest import NAME
@@ -36,7 +37,6 @@ from opscope.run.schema import Call, Tensor
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
-Array = np.ndarray[Any, Any]
 KINDS = {"mindspore": "mindspore", "acl": "cann", "msprobe": "msprobe"}
 # Column of statistic.csv -> its name in statistic_category, in the order of the file.
 COLUMNS = {

@@ -20,7 +20,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-Array = np.ndarray[Any, Any]
+from opscope.arrays import Array
+
 EASE = 8.0  # times the error that correct results show
 JUMPS = 4  # times the elements that jump
 FAR = 1024  # units of rounding; what moves by less has not jumped

@@ -15,16 +15,14 @@ reference's own, so that the least error hides nothing in a small tensor.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from opscope.arrays import Array
 from opscope.errors import UsageError
 from opscope.judge.agreement import AGREE, DIFFER, EQUAL, Agreement
 
-Array = NDArray[Any]
 LEVELS = {"L0": (2.0, 2.0, 10.0, 2.0), "L1": (2.0, 1.5, 5.0, 1.5), "L2": (2.0, 1.2, 2.0, 1.2)}
 NAMES = (
     "share of small values that are off",

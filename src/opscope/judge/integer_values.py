@@ -18,9 +18,8 @@ from opscope.judge.limits import integer_range, is_unsigned
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
-    Array = NDArray[Any]
 
 NEGATION, ARITHMETIC, UNSIGNED = 0x8, 0x10, 0x80
 # Whether combined operands leave these bounds; the last is alpha, of what has one.

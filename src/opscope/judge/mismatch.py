@@ -16,13 +16,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-from numpy.typing import NDArray
 
+from opscope.arrays import Array, Ints
 from opscope.judge.mismatch_places import place_of
 from opscope.judge.mismatch_values import (
     FEWEST,
     SIMPLE,
-    Array,
     Explanation,
     Sides,
     probes,
@@ -207,7 +206,7 @@ def _permuted(sides: Sides) -> Explanation | None:
     return _shifted(sides)
 
 
-def _order(sides: Sides, axis: int) -> NDArray[np.int64] | None:
+def _order(sides: Sides, axis: int) -> Ints | None:
     """For each slice of target the slice of golden that has the same fingerprint; None where they
     are not the same set.
     """
@@ -226,7 +225,7 @@ def _order(sides: Sides, axis: int) -> NDArray[np.int64] | None:
     return None if (found == np.arange(length)).all() else found
 
 
-def order_words(order: NDArray[np.int64], axis: int) -> str:
+def order_words(order: Ints, axis: int) -> str:
     """How slices are ordered, in words; order[i] is the slice of golden that stands at i in
     target.
     """

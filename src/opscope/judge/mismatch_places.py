@@ -6,11 +6,10 @@ the tail, a triangle.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from opscope.arrays import Array, Bools
 from opscope.judge.mismatch_values import Explanation, Sides, simple
 
 FILLED = 0.95  # share of a place's elements that differ; a few agree by chance
@@ -85,7 +84,7 @@ def _lone(sides: Sides, count: int) -> Explanation | None:
     return None
 
 
-def _box(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
+def _box(wrong: Bools, count: int) -> tuple[str, str] | None:
     """A product of index sets, one for each dimension, that the difference fills."""
     sets = [
         np.flatnonzero(wrong.any(axis=tuple(other for other in range(wrong.ndim) if other != axis)))
@@ -116,11 +115,11 @@ def _axis_words(axis: int, ndim: int) -> str:
     return f"of the {name} (dimension {axis})"
 
 
-def _contiguous(indices: NDArray[Any]) -> bool:
+def _contiguous(indices: Array) -> bool:
     return bool(indices[-1] - indices[0] == len(indices) - 1)
 
 
-def _indices(indices: NDArray[Any], length: int) -> str | None:
+def _indices(indices: Array, length: int) -> str | None:
     """A set of indices in words: one, a run, the last ones, every n-th, the same part of every n;
     None where it has no shape.
     """
@@ -139,7 +138,7 @@ def _indices(indices: NDArray[Any], length: int) -> str | None:
     return f"{', '.join(map(str, indices.tolist()))} of {length}" if count <= 4 else None
 
 
-def _repeated(indices: NDArray[Any], length: int) -> str | None:
+def _repeated(indices: Array, length: int) -> str | None:
     """The same part of every n indices: a tile, a lane, a stage of a pipeline."""
     gaps = np.diff(indices)
     for period in sorted(
@@ -160,7 +159,7 @@ def _repeated(indices: NDArray[Any], length: int) -> str | None:
     return None
 
 
-def _triangle(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
+def _triangle(wrong: Bools, count: int) -> tuple[str, str] | None:
     """All above or below a diagonal of the last two dimensions, as a wrong causal mask leaves
     it.
     """
@@ -181,7 +180,7 @@ def _triangle(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
     return None
 
 
-def _run(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
+def _run(wrong: Bools, count: int) -> tuple[str, str] | None:
     """One run of elements in C order."""
     first, last = int(np.argmax(wrong)), wrong.size - 1 - int(np.argmax(wrong[::-1]))
     if count < 4 or not FILLED * (last - first + 1) <= count or last - first + 1 > 0.9 * wrong.size:
@@ -191,7 +190,7 @@ def _run(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
     return "run", f"elements {first} to {last} of {wrong.size} in C order"
 
 
-def _period(wrong: NDArray[np.bool_], count: int) -> tuple[str, str] | None:
+def _period(wrong: Bools, count: int) -> tuple[str, str] | None:
     """The same part of every n elements in C order."""
     for period in PERIODS:
         if wrong.size < 4 * period or wrong.size % period:

@@ -12,9 +12,9 @@ from typing import Any
 import ml_dtypes
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-Array = NDArray[Any]
+from opscope.arrays import Array, Bools, Ints
+
 FEWEST = 4  # elements that an explanation with a free number must hold for
 _NAMED = {
     math.sqrt(2): "sqrt(2)",
@@ -42,7 +42,7 @@ class Sides(msgspec.Struct, frozen=True):
     golden: Array
     absolute: float
     relative: float
-    wrong: NDArray[np.bool_]
+    wrong: Bools
 
     def same(self, found: Array, wanted: Array | None = None) -> bool:
         """Whether an array is target (or what is wanted) within rounding, NaN and infinities
@@ -55,12 +55,12 @@ class Sides(msgspec.Struct, frozen=True):
         return not bool(unlike(target, found, self.absolute, self.relative).any())
 
 
-def probes(size: int) -> NDArray[np.int64]:
+def probes(size: int) -> Ints:
     """Some places of an array, spread over it."""
     return np.linspace(0, size - 1, min(size, 512)).astype(np.int64)
 
 
-def unlike(target: Array, golden: Array, absolute: float, relative: float) -> NDArray[np.bool_]:
+def unlike(target: Array, golden: Array, absolute: float, relative: float) -> Bools:
     """Where two arrays of one shape differ by more than is allowed; NaN is NaN, and an infinity
     only itself.
     """

@@ -36,10 +36,10 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.judge.limits import largest_finite
 from opscope.judge.tolerance import EACH, ONCE, PRECISIONS, one_side
 
-Array = np.ndarray[Any, Any]
 VERDICTS = ("wrong", "flaky", "ill-conditioned", "unknown", "agree")  # the gravest first
 
 ROUNDOFF = {name: precision.unit for name, precision in PRECISIONS.items()}

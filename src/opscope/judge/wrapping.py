@@ -25,7 +25,7 @@ from opscope.judge.reading import Reading
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 UNSIGNED = 0x80
 WRAPS = NEGATION | ARITHMETIC | UNSIGNED
@@ -228,9 +228,7 @@ def _ends(name: str, spans: Sequence[Span]) -> Span | None:
     ]
     with np.errstate(all="ignore"):
         try:
-            found: list[NDArray[Any]] = [
-                function(*corner) for corner in itertools.product(*corners)
-            ]
+            found: list[Array] = [function(*corner) for corner in itertools.product(*corners)]
         except (TypeError, ValueError, ZeroDivisionError):
             return None
     values = [float(value) for value in found]

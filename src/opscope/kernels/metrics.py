@@ -22,11 +22,10 @@ from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from opscope.arrays import Array
 from opscope.errors import UsageError
 
-Array = NDArray[Any]
 Function = TypeVar("Function", bound=Callable[[Any, Any], Any])
 _MARK = "opscope_metric"
 

@@ -6,12 +6,11 @@ or by NumPy where it is missing.
 from __future__ import annotations
 
 from types import ModuleType
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from opscope.arrays import Array
 from opscope.kernels import compiled, pair_reference
 from opscope.kernels.pair_reference import Pair, Sums
 
@@ -19,8 +18,8 @@ __all__ = ["Pair", "measure", "pair"]
 
 
 def pair(
-    target: NDArray[Any],
-    golden: NDArray[Any],
+    target: Array,
+    golden: Array,
     *,
     threads: int = 1,
     kl: bool = False,
@@ -47,8 +46,8 @@ def pair(
 
 def measure(
     native: ModuleType,
-    target: NDArray[Any],
-    golden: NDArray[Any],
+    target: Array,
+    golden: Array,
     *,
     allowed: tuple[float, float] = (0.0, 0.0),
     threads: int = 1,
@@ -72,7 +71,7 @@ def measure(
 
 def _once(
     native: ModuleType,
-    arrays: tuple[NDArray[Any], NDArray[Any]],
+    arrays: tuple[Array, Array],
     allowed: tuple[float, float],
     settings: tuple[int, int],
     isa: str,
@@ -83,7 +82,7 @@ def _once(
     return Sums(*native.pair(*places, number, list(arrays[0].shape), (*allowed, *settings), isa))
 
 
-def _steps_whole(array: NDArray[Any]) -> NDArray[Any]:
+def _steps_whole(array: Array) -> Array:
     """The array, copied where its strides are no multiples of its elements."""
     return (
         np.ascontiguousarray(array)

@@ -14,8 +14,8 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from opscope.arrays import Array, Bools, Floats, Ints, Words
 from opscope.errors import UsageError
 
 BUCKETS = 65  # of the ULP histogram: bit lengths 0 to 64
@@ -106,9 +106,7 @@ class Sums(msgspec.Struct, frozen=True):
     beyond: int
 
 
-def pair(
-    target: NDArray[Any], golden: NDArray[Any], *, allowed: tuple[float, float] = (0.0, 0.0)
-) -> Pair:
+def pair(target: Array, golden: Array, *, allowed: tuple[float, float] = (0.0, 0.0)) -> Pair:
     """Answers all metrics but kl of two arrays of one shape; kernels.pair.pair says more."""
     one, other = common(target, golden)
     exponent = exponent_of(one, other)
@@ -119,7 +117,7 @@ def pair(
     )
 
 
-def exponent_of(target: NDArray[Any], golden: NDArray[Any]) -> int:
+def exponent_of(target: Array, golden: Array) -> int:
     """By which power of two values are divided so that no square leaves float64: 0 unless a 64-bit
     float is beyond 2**±480.
     """
@@ -135,7 +133,7 @@ def exponent_of(target: NDArray[Any], golden: NDArray[Any]) -> int:
     return 0 if largest == 0 or 2.0**-480 < largest < 2.0**480 else math.frexp(largest)[1] + 1
 
 
-def common(target: NDArray[Any], golden: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def common(target: Array, golden: Array) -> tuple[Array, Array]:
     """Both arrays in native byte order and in one type that holds either exactly; raises UsageError
     for other shapes or types.
     """
@@ -177,9 +175,7 @@ def _kind(dtype: np.dtype[Any]) -> str:
     raise UsageError(f"elements of type {dtype} are no numbers; nothing is measured of them")
 
 
-def gather(
-    target: NDArray[Any], golden: NDArray[Any], allowed: tuple[float, float], exponent: int = 0
-) -> Sums:
+def gather(target: Array, golden: Array, allowed: tuple[float, float], exponent: int = 0) -> Sums:
     """The pass: two arrays of one shape and type."""
     t, g = target.reshape(-1), golden.reshape(-1)
     kind = _kind(t.dtype)
@@ -203,9 +199,7 @@ def gather(
 class _Parts:
     """The finite pairs of two flat arrays as float64 times 2**-exponent."""
 
-    def __init__(
-        self, t: NDArray[Any], g: NDArray[Any], finite: NDArray[np.bool_], exponent: int
-    ) -> None:
+    def __init__(self, t: Array, g: Array, finite: Bools, exponent: int) -> None:
         self.finite, self.exponent = finite, exponent
         self.t, self.g = _scaled(t[finite], exponent), _scaled(g[finite], exponent)
         if t.dtype.kind in "iu" and t.dtype.itemsize == 8:
@@ -216,7 +210,7 @@ class _Parts:
         self.size_g = magnitude(self.g)
 
 
-def magnitude(values: NDArray[Any]) -> NDArray[Any]:
+def magnitude(values: Array) -> Array:
     """Absolute values; of complex numbers the float64 sqrt(re^2 + im^2), every operation
     rounded.
     """
@@ -229,7 +223,7 @@ def magnitude(values: NDArray[Any]) -> NDArray[Any]:
     )
 
 
-def _scaled(values: NDArray[Any], exponent: int) -> NDArray[Any]:
+def _scaled(values: Array, exponent: int) -> Array:
     if values.dtype.kind == "c":
         wide = values.astype(np.complex128)
         found = np.empty_like(wide)
@@ -242,7 +236,7 @@ def _scaled(values: NDArray[Any], exponent: int) -> NDArray[Any]:
     )
 
 
-def _classes(values: NDArray[Any]) -> NDArray[np.bool_]:
+def _classes(values: Array) -> Bools:
     """Where an element is NaN, +Inf, -Inf. A complex one is NaN when either part is, else +Inf when
     either part is infinite.
     """
@@ -255,7 +249,7 @@ def _classes(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.stack([np.isnan(wide), wide == np.inf, wide == -np.inf])
 
 
-def _distances(t: NDArray[Any], g: NDArray[Any]) -> NDArray[np.uint64]:
+def _distances(t: Array, g: Array) -> Words:
     """ULP distances: how many steps from one number of the type to the next lie between; of a
     complex one the larger of its parts'.
     """
@@ -270,7 +264,7 @@ def _distances(t: NDArray[Any], g: NDArray[Any]) -> NDArray[np.uint64]:
     return np.asarray(high.astype(np.uint64) - low.astype(np.uint64))
 
 
-def _ordinals(values: NDArray[Any]) -> NDArray[Any]:
+def _ordinals(values: Array) -> Array:
     """Integers in the order of the numbers, neighbours one apart, both zeros 0."""
     if values.dtype.kind == "b":
         return np.asarray(values.view(np.uint8) != 0).astype(np.int64)
@@ -283,8 +277,8 @@ def _ordinals(values: NDArray[Any]) -> NDArray[Any]:
 
 def _sums(
     p: _Parts,
-    equal: NDArray[np.bool_],
-    ulp: NDArray[np.uint64],
+    equal: Bools,
+    ulp: Words,
     allowed: tuple[float, float],
     nonfinite: tuple[int, ...],
 ) -> Sums:
@@ -338,7 +332,7 @@ def _sums(
     )
 
 
-def _bit_lengths(numbers: NDArray[np.uint64]) -> NDArray[np.int64]:
+def _bit_lengths(numbers: Words) -> Ints:
     """Bit length of each number: of 0 it is 0."""
     found = np.zeros(numbers.size, np.int64)
     for shift in (32, 16, 8, 4, 2, 1):
@@ -423,7 +417,7 @@ def relative_euclidean(squares: float, squares_golden: float) -> float:
     return math.sqrt(squares) / math.sqrt(squares_golden)
 
 
-def kl(target: NDArray[Any], golden: NDArray[Any]) -> float | None:
+def kl(target: Array, golden: Array) -> float | None:
     """Kullback-Leibler divergence of target from golden, as msaccucmp defines it: sum(p ln(p / q)),
     p of target.
 
@@ -444,7 +438,7 @@ def kl(target: NDArray[Any], golden: NDArray[Any]) -> float | None:
     return 0.0 if abs(found) < np.finfo(np.float64).eps else found
 
 
-def _distribution(values: NDArray[np.float64]) -> NDArray[np.float64]:
+def _distribution(values: Floats) -> Floats:
     low, high = float(values.min()), float(values.max())
     if high > low:
         values = (values * 0.5 - low * 0.5) / (high * 0.5 - low * 0.5)  # the halves cannot overflow

@@ -13,7 +13,8 @@ import ml_dtypes
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
+
+from opscope.arrays import Array, Ints, Words
 
 BLOCK_WORDS = 512
 GOLDEN = 0x9E3779B97F4A7C15
@@ -65,7 +66,7 @@ def mix(h: int) -> int:
 KEYS: tuple[int, ...] = tuple(mix((i + 1) * GOLDEN & MASK) for i in range(BLOCK_WORDS))
 
 
-def digest(array: NDArray[Any]) -> int:
+def digest(array: Array) -> int:
     """Answers 64 bits that depend on every bit of the array's elements and on where it stands, the
     same on every device.
 
@@ -93,7 +94,7 @@ def digest(array: NDArray[Any]) -> int:
     return _digest(_flat(array))
 
 
-def statistics(array: NDArray[Any], *, digest: bool = True) -> Statistics:
+def statistics(array: Array, *, digest: bool = True) -> Statistics:
     """Answers the statistics of an array of any shape and strides; raises TypeError for a type that
     is no number.
     """
@@ -139,7 +140,7 @@ def near_limit(dtype: np.dtype[Any]) -> float:
     )
 
 
-def magnitudes(part: NDArray[Any]) -> NDArray[Any]:
+def magnitudes(part: Array) -> Array:
     """Answers the numbers that statistics are taken of: floats in float64, integers as they are, of
     complex elements the magnitude.
 
@@ -167,7 +168,7 @@ def magnitudes(part: NDArray[Any]) -> NDArray[Any]:
     return np.asarray(np.where(np.isnan(re) | np.isnan(im), np.nan, found))
 
 
-def _counts(value: NDArray[Any], finite: NDArray[Any], limit: float) -> NDArray[np.int64]:
+def _counts(value: Array, finite: Array, limit: float) -> Ints:
     """Answers nan, pos_inf, neg_inf, zero, neg, pos, near_limit."""
     near = 0 if limit == math.inf else int((np.abs(finite) > limit).sum())
     zero, neg = int((finite == 0).sum()), int((finite < 0).sum())
@@ -179,7 +180,7 @@ def _counts(value: NDArray[Any], finite: NDArray[Any], limit: float) -> NDArray[
     return np.array([nan, pos_inf, neg_inf, zero, neg, finite.size - zero - neg, near], np.int64)
 
 
-def _moments(flat: NDArray[Any], largest: float) -> tuple[float, float]:
+def _moments(flat: Array, largest: float) -> tuple[float, float]:
     """Answers mean and l2norm of the finite elements; scaled by a power of two, so that neither
     sums nor squares leave float64.
     """
@@ -194,20 +195,20 @@ def _moments(flat: NDArray[Any], largest: float) -> tuple[float, float]:
     return float(np.ldexp(total / count, exponent)), float(np.ldexp(math.sqrt(squares), exponent))
 
 
-def _flat(array: NDArray[Any]) -> NDArray[Any]:
+def _flat(array: Array) -> Array:
     """Answers the elements in C order, little-endian."""
     if array.dtype.byteorder == ">":
         array = array.astype(array.dtype.newbyteorder("<"))
     return np.ascontiguousarray(array).reshape(-1)
 
 
-def _parts(flat: NDArray[Any]) -> Iterator[NDArray[Any]]:
+def _parts(flat: Array) -> Iterator[Array]:
     step = CHUNK_BYTES // flat.itemsize
     for start in range(0, flat.size, step):
         yield flat[start : start + step]
 
 
-def _words(flat: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.uint64]]]:
+def _words(flat: Array) -> Iterator[tuple[int, Words]]:
     """Yields the number of the first block and the words of whole blocks; the last may be short and
     padded with zeros.
     """
@@ -219,7 +220,7 @@ def _words(flat: NDArray[Any]) -> Iterator[tuple[int, NDArray[np.uint64]]]:
         yield start // (8 * BLOCK_WORDS), padded.view(np.uint64)
 
 
-def _block_sums(words: NDArray[np.uint64], first: int) -> int:
+def _block_sums(words: Words, first: int) -> int:
     whole = words.size // BLOCK_WORDS * BLOCK_WORDS
     numbers = np.arange(first + 1, first + 1 + words.size // BLOCK_WORDS, dtype=np.uint64)
     total = int(_shares(words[:whole].reshape(-1, BLOCK_WORDS), numbers).sum(dtype=np.uint64))
@@ -232,19 +233,19 @@ def _block_sums(words: NDArray[np.uint64], first: int) -> int:
     return total
 
 
-def _shares(words: NDArray[np.uint64], numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _shares(words: Words, numbers: Words) -> Words:
     x = words ^ np.array(KEYS[: words.shape[1]], np.uint64)
     products = ((x & np.uint64(0xFFFFFFFF)) * (x >> np.uint64(32))).sum(axis=1, dtype=np.uint64)
     return _mixed(products ^ _mixed(x.sum(axis=1, dtype=np.uint64) + numbers * np.uint64(GOLDEN)))
 
 
-def _mixed(h: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _mixed(h: Words) -> Words:
     shift = np.uint64(33)
     h = (h ^ (h >> shift)) * np.uint64(0xFF51AFD7ED558CCD)
     h = (h ^ (h >> shift)) * np.uint64(0xC4CEB9FE1A85EC53)
     return h ^ (h >> shift)
 
 
-def _digest(flat: NDArray[Any]) -> int:
+def _digest(flat: Array) -> int:
     total = sum(_block_sums(words, first) for first, words in _words(flat))
     return mix((total + flat.nbytes * LENGTH) & MASK)

@@ -18,9 +18,8 @@ from opscope.repro.tensorfile import Entry, read_tensors, write_tensors
 from opscope.run.dtypes import dtype_of
 
 if TYPE_CHECKING:
-    import numpy as np
+    from opscope.arrays import Array
 
-    Array = np.ndarray[Any, Any]
 
 INPUTS = "inputs.safetensors"
 

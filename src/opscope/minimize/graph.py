@@ -16,11 +16,11 @@ from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.minimize.graph_part import (
     GraphPart,
     entries_of,
@@ -44,9 +44,6 @@ from opscope.repro.worker import Trial, Worker
 from opscope.repro.write import free_folder, save
 from opscope.run.dtypes import dtype_of
 from opscope.run.progress import Progress, nobody
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 Shortened = Callable[[GraphPart, int, int], Sequence[GraphPart | None]]
 VALUES = "values.safetensors"

@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.minimize.candidate import strides_like
 from opscope.minimize.minimized import Size
 from opscope.repro.graph import GRAPH, INPUTS, Input, Memory, Node, Window, read_window
 from opscope.repro.tensorfile import Entry, read_tensors
 from opscope.run.dtypes import dtype_of
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 
 class GraphPart(msgspec.Struct, frozen=True):

@@ -5,18 +5,14 @@ round numbers.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.minimize.candidate import Candidate, Part
 from opscope.minimize.search import Search
 from opscope.repro.ddmin import ddmin
 from opscope.run.dtypes import dtype_of
-
-if TYPE_CHECKING:
-    Array = np.ndarray[Any, Any]
 
 BLOCKS = 64
 FEW = 24

@@ -18,8 +18,7 @@ from opscope.questions.tables import Tables, key, keys_of, merged
 from opscope.run.query import columns
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.run.protocol import Run
 
 _BYTE = 12
@@ -29,7 +28,7 @@ _UNJUDGED = """
 """
 
 
-def integer_keys(tables: Tables) -> NDArray[np.int64]:
+def integer_keys(tables: Tables) -> Ints:
     """Keys of these calls, sorted."""
     if tables.run.info.coverage.integers:
         return merged([])
@@ -51,7 +50,7 @@ def _judged(op: str) -> bool:
     return INTERVALS.find(op) is not None or traits_of(op).cast
 
 
-def _candidates(run: Run) -> NDArray[np.int64]:
+def _candidates(run: Run) -> Ints:
     found = []
     for batch in columns(run, "tensors", ("process", "index", "min_int", "max_int")):
         known = ~np.ma.getmaskarray(batch["min_int"])

@@ -24,8 +24,7 @@ from opscope.run.query import columns, record_of
 from opscope.run.schema import TABLES, Call, Tensor
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Bools, Ints
     from opscope.run.protocol import Run
 
 MAX_CALLS = 1_000_000  # suspicious calls that are held at once
@@ -97,9 +96,9 @@ class Screen(msgspec.Struct, frozen=True):
     """
 
     tensors: int
-    bad: NDArray[np.int64]
-    odd: NDArray[np.int64]
-    unread: NDArray[np.int64]
+    bad: Ints
+    odd: Ints
+    unread: Ints
     near: int
 
     @property
@@ -118,7 +117,7 @@ _CLIPPED = tuple(
 )
 
 
-def screen(tables: Tables, status: Sequence[NDArray[np.int64]]) -> Screen:
+def screen(tables: Tables, status: Sequence[Ints]) -> Screen:
     """One pass over the statistics of every tensor row; status are keys of the calls that have a
     status bit.
     """
@@ -143,7 +142,7 @@ def screen(tables: Tables, status: Sequence[NDArray[np.int64]]) -> Screen:
     return Screen(tensors, merged(bad), merged(odd), merged(unread), near)
 
 
-def _near(batch: Mapping[str, NDArray[Any]]) -> int:
+def _near(batch: Mapping[str, Array]) -> int:
     """Rows of narrow types with values near their limit; those of wide types lie above every narrow
     limit.
     """
@@ -155,8 +154,8 @@ def _near(batch: Mapping[str, NDArray[Any]]) -> int:
 
 
 def _suspects(
-    batch: Mapping[str, NDArray[Any]],
-) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
+    batch: Mapping[str, Array],
+) -> tuple[Bools, Bools, Bools]:
     """Rows that are not finite or hold a finite mask, rows at the limit of a narrow type, rows
     without statistics.
     """
@@ -175,7 +174,7 @@ def _suspects(
 def matching(
     tables: Tables,
     table: str,
-    wanted: NDArray[np.int64],
+    wanted: Ints,
     names: Sequence[str],
     *,
     extra: str | None = None,
@@ -186,7 +185,7 @@ def matching(
     return tables.stream(query, wanted=wanted)
 
 
-def load(tables: Tables, wanted: NDArray[np.int64]) -> dict[int, Node]:
+def load(tables: Tables, wanted: Ints) -> dict[int, Node]:
     """Records of these calls with all their tensor rows, by key."""
     nodes: dict[int, Node] = {}
     if not wanted.size:
@@ -210,7 +209,7 @@ def is_index(row: Row) -> bool:
     return bool(named) and named[-1].isidentifier() and is_integer(row.dtype)
 
 
-def rows_of_calls(run: Run, wanted: NDArray[np.int64], column: str) -> Iterator[tuple[int, Any]]:
+def rows_of_calls(run: Run, wanted: Ints, column: str) -> Iterator[tuple[int, Any]]:
     """One column of table calls for these calls, each with the number of its call."""
     if wanted.size:
         with open_tables(run) as tables:
@@ -221,7 +220,7 @@ def rows_of_calls(run: Run, wanted: NDArray[np.int64], column: str) -> Iterator[
 
 
 def whole_calls(
-    tables: Tables, wanted: NDArray[np.int64], *, tensors: bool = True
+    tables: Tables, wanted: Ints, *, tensors: bool = True
 ) -> dict[int, tuple[Call, list[Tensor]]]:
     """Complete records of a few calls and, unless they are not wanted, their tensors, by key."""
     calls: dict[int, tuple[Call, list[Tensor]]] = {}

@@ -17,8 +17,7 @@ from opscope.run.arrow import arrow_schema, schema_of
 from opscope.run.query import connect, near
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Ints
     from opscope.run.protocol import Run
 
 _FETCH = 4096
@@ -32,7 +31,7 @@ _COLUMNS = {"process": "int32", "index": "int64"}
 class _KeyTable:
     """Calls as an Arrow table of their two columns."""
 
-    def __init__(self, keys: NDArray[np.int64]) -> None:
+    def __init__(self, keys: Ints) -> None:
         self._columns = (processes_of(keys).astype(np.int32), keys & _INDEX)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
@@ -56,34 +55,34 @@ def key(process: int, index: int) -> int:
     return (process << _SHIFT) | index
 
 
-def keys_at(places: Iterable[tuple[int, int]]) -> NDArray[np.int64]:
+def keys_at(places: Iterable[tuple[int, int]]) -> Ints:
     """The numbers of calls by process and index, sorted, each once."""
     return np.unique(np.array([key(process, index) for process, index in places], dtype=np.int64))
 
 
-def keys_of(process: NDArray[Any], index: NDArray[Any]) -> NDArray[np.int64]:
+def keys_of(process: Array, index: Array) -> Ints:
     """One number for each row of two columns."""
     return (np.asarray(process).astype(np.int64) << _SHIFT) | np.asarray(index).astype(np.int64)
 
 
-def processes_of(keys: NDArray[np.int64]) -> NDArray[np.int64]:
+def processes_of(keys: Ints) -> Ints:
     """The process of each number."""
     return keys >> _SHIFT
 
 
-def merged(parts: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def merged(parts: Sequence[Ints]) -> Ints:
     """All numbers of several arrays, sorted, each once."""
     return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
 
 
-def filled(column: NDArray[Any]) -> NDArray[Any]:
+def filled(column: Array) -> Array:
     """The numbers of a column, 0 where null."""
     if not isinstance(column, np.ma.MaskedArray):
         return column
     return np.where(np.ma.getmaskarray(column), column.dtype.type(0), np.ma.getdata(column))
 
 
-def _by_process(keys: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+def _by_process(keys: Ints) -> dict[int, Ints]:
     """Numbers of calls, sorted, by process."""
     ordered = np.sort(keys)
     processes, starts = np.unique(processes_of(ordered), return_index=True)
@@ -104,7 +103,7 @@ class Tables:
         self._connection: Any = None
 
     def rows(
-        self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None
+        self, query: str, parameters: Sequence[Any] = (), *, wanted: Ints | None = None
     ) -> list[tuple[Any, ...]]:
         """All rows of a query of our own.
 
@@ -114,7 +113,7 @@ class Tables:
         return list(self.stream(query, parameters, wanted=wanted))
 
     def stream(
-        self, query: str, parameters: Sequence[Any] = (), *, wanted: NDArray[np.int64] | None = None
+        self, query: str, parameters: Sequence[Any] = (), *, wanted: Ints | None = None
     ) -> Iterator[tuple[Any, ...]]:
         """The same, fetched as they are asked for."""
         if self._connection is None:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from opscope.judge.wrapping import WRAPS, follows
 from opscope.questions.tables import Tables, keys_at, merged
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Ints
 
 _WRAPPED = (
     'SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index") '  # noqa: S608
@@ -38,7 +36,7 @@ _READERS = """
 """
 
 
-def wrapped_readers(tables: Tables, status: Sequence[NDArray[np.int64]]) -> NDArray[np.int64]:
+def wrapped_readers(tables: Tables, status: Sequence[Ints]) -> Ints:
     """Keys of these calls, sorted; status are keys of the calls that have a status bit."""
     overflowed = merged(status)
     wraps = keys_at(tables.rows(_WRAPPED, wanted=overflowed)) if overflowed.size else overflowed

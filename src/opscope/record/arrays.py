@@ -3,15 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.kernels import statistics
 from opscope.run.schema import Tensor
-
-Array = np.ndarray[Any, Any]
 
 
 def measured(row: Tensor, array: Array) -> Tensor:

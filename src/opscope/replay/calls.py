@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import UsageError
 from opscope.judge.operators import is_overwritten
 from opscope.operators.catalogue import family, traits_of
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
 
-    Array = np.ndarray[Any, Any]
 
 # What torch.set_default_dtype takes, its own first.
 DEFAULTS = ("float32", "float64", "float16", "bfloat16")

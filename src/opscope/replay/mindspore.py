@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import UnavailableError, UsageError
 from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
     from opscope.substitute.mindspore import TrueResult
 
-    Array = np.ndarray[Any, Any]
 
 NEEDED = "it needs MindSpore: --python PATH names an interpreter that has it"
 # The CPU back end works these out by approximations of its own (nnacl): Tanh is 1,700 roundings

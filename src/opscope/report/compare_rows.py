@@ -24,8 +24,7 @@ from opscope.errors import OpscopeError
 from opscope.report.json import json_text
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.tell.comparison import Comparison, Detail
     from opscope.kernels.metrics import Metric
     from opscope.kernels.pair import Pair
@@ -117,7 +116,7 @@ def columns_of(kind: str, metrics: Sequence[Metric] = ()) -> tuple[str, ...]:
     return (*BASIC, *middle, *TAIL, *([FILES] if kind == "all" else []), VERDICT)
 
 
-def furthest(comparison: Comparison, most: int) -> NDArray[np.int64]:
+def furthest(comparison: Comparison, most: int) -> Ints:
     """All rows, or as many as a file takes, in their order: those without a partner and those that
     are furthest apart.
     """
@@ -136,7 +135,7 @@ def left_out(count: int) -> str:
 def rows_of(
     comparison: Comparison,
     kind: str,
-    rows: NDArray[np.int64] | None = None,
+    rows: Ints | None = None,
     *,
     metrics: Sequence[Metric] = (),
 ) -> Iterator[tuple[Any, ...]]:
@@ -150,7 +149,7 @@ def rows_of(
 def column_parts(
     comparison: Comparison,
     kind: str,
-    rows: NDArray[np.int64] | None = None,
+    rows: Ints | None = None,
     *,
     metrics: Sequence[Metric] = (),
 ) -> Iterator[list[list[Any]]]:
@@ -178,8 +177,8 @@ class _Part:
         self,
         comparison: Comparison,
         cells: tuple[Cells, Cells],
-        rows: NDArray[np.int64],
-        new: NDArray[np.bool_],
+        rows: Ints,
+        new: Bools,
     ) -> None:
         table = comparison.rows
         self._comparison, self._cells, self._rows, self._new = comparison, cells, rows, new

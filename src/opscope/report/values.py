@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.arrays import Array
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -15,7 +17,7 @@ MAX_LINES = 16
 MAX_ELEMENTS = 1000
 
 
-def excerpt(array: np.ndarray[Any, Any], *, width: int = 76) -> list[str]:
+def excerpt(array: Array, *, width: int = 76) -> list[str]:
     """Lines with the corners of an array, then the first places of nan, inf and -inf."""
     shown = _widened(array)
     options: dict[str, Any] = {
@@ -41,13 +43,13 @@ def excerpt(array: np.ndarray[Any, Any], *, width: int = 76) -> list[str]:
     return lines
 
 
-def elements(array: np.ndarray[Any, Any]) -> dict[str, Any]:
+def elements(array: Array) -> dict[str, Any]:
     """The first elements in C order, as builtins, and how many there are."""
     flat = _widened(array).reshape(-1)[:MAX_ELEMENTS]
     return {"size": int(array.size), "elements": [_builtin(element) for element in flat.tolist()]}
 
 
-def _widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _widened(array: Array) -> Array:
     """Types that NumPy has only through ml_dtypes as float32, which holds all of their values."""
     return (
         array.astype(np.float32)
@@ -61,7 +63,7 @@ def _builtin(element: Any) -> Any:
     return [element.real, element.imag] if isinstance(element, complex) else element
 
 
-def _indices(places: np.ndarray[Any, Any], shape: Sequence[int]) -> str:
+def _indices(places: Array, shape: Sequence[int]) -> str:
     first = [
         tuple(int(axis) for axis in np.unravel_index(int(place), shape))
         for place in places[:MAX_PLACES]

@@ -35,8 +35,7 @@ from opscope.run.query import tensors_of
 from opscope.run.schema import Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from opscope.arrays import Array
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
 
@@ -361,7 +360,7 @@ def _uninitialised(run: Run, row: Tensor) -> bool:
 
 
 def _loader(run: Run, row: Tensor, kept: tuple[int, ...]) -> Any:
-    def load() -> np.ndarray[Any, Any]:
+    def load() -> Array:
         import numpy as np
 
         if row.shape is not None and 0 in row.shape:
@@ -378,7 +377,7 @@ def _loader(run: Run, row: Tensor, kept: tuple[int, ...]) -> Any:
     return load
 
 
-def _hold_against(run: Run, row: Tensor, values: np.ndarray[Any, Any]) -> None:
+def _hold_against(run: Run, row: Tensor, values: Array) -> None:
     """UsageError where saved values are not those that the statistics tell of; of other tools' runs
     only their NaN are counted.
     """

@@ -5,13 +5,12 @@ written unseen in between.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from opscope.kernels import statistics
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from opscope.arrays import Array
     from opscope.run.schema import Tensor
 
 COUNTS = {
@@ -27,7 +26,7 @@ MOMENTS = {"min": "smallest", "max": "largest", "mean": "mean", "l2norm": "norm"
 CLOSE = 1e-3  # an accelerator sums in float32
 
 
-def contradiction(row: Tensor, values: np.ndarray[Any, Any]) -> str | None:
+def contradiction(row: Tensor, values: Array) -> str | None:
     """How values contradict the statistics of the row they were stored for, in words; None where
     they do not.
 

@@ -20,11 +20,8 @@ from opscope.errors import FormatError, MissingValueError
 from opscope.run.dtypes import DType, dtype_of
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from opscope.arrays import Array
     from opscope.run.schema import Tensor
-
-    Array = np.ndarray[Any, Any]
 
 
 class Counts(msgspec.Struct, frozen=True):

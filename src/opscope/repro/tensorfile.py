@@ -22,7 +22,7 @@ from opscope.errors import FormatError
 from opscope.run.dtypes import DType, dtype_of
 
 if TYPE_CHECKING:
-    import numpy as np
+    from opscope.arrays import Array
 
 ALIGNMENT = 64
 # Element types every safetensors.torch since 0.4 reads; all others are written as bytes, their type
@@ -39,7 +39,7 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
     key: str
     dtype: DType
     shape: tuple[int, ...]
-    load: Callable[[], np.ndarray[Any, Any]]
+    load: Callable[[], Array]
 
     @property
     def nbytes(self) -> int:
@@ -98,7 +98,7 @@ class StoredTensors(msgspec.Struct, frozen=True):
     data: bytes
     places: dict[str, tuple[int, int]]
 
-    def array(self, key: str, dtype: str, shape: tuple[int, ...] | None) -> np.ndarray[Any, Any]:
+    def array(self, key: str, dtype: str, shape: tuple[int, ...] | None) -> Array:
         """Elements of one tensor in this type and shape (None: one dimension), whatever the file
         calls them.
 

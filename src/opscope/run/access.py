@@ -11,12 +11,13 @@ if TYPE_CHECKING:
     import duckdb
     import numpy as np
 
+    from opscope.arrays import Array
     from opscope.run.arrow import Column
     from opscope.run.protocol import ArrowStream
     from opscope.run.schema import Call, Tensor
     from opscope.run.selection import Selection
 
-    Arrays = Mapping[str, np.ndarray[Any, Any]]
+    Arrays = Mapping[str, Array]
     Numbers = Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]
 
 TensorRow = tuple[int, int, str, str]  # process, index, io, slot

@@ -21,6 +21,7 @@ from nanoarrow.c_array import CArray, c_array_from_buffers
 from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.c_schema import c_schema
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.run.schema import PROCESS_TYPES, RECORDS, TABLES, ValueRef
 
@@ -41,8 +42,8 @@ class Column(msgspec.Struct, frozen=True, gc=False):
     type: str
     length: int
     offset: int
-    validity: np.ndarray[Any, Any] | None
-    buffers: tuple[np.ndarray[Any, Any], ...]
+    validity: Array | None
+    buffers: tuple[Array, ...]
     children: tuple[Column, ...] = ()
 
 
@@ -165,9 +166,7 @@ def valid_rows(column: Column) -> np.ndarray[Any, np.dtype[np.bool_]] | None:
     return _bits(column.validity, column.offset, column.length)
 
 
-def _bits(
-    bitmap: np.ndarray[Any, Any], offset: int, length: int
-) -> np.ndarray[Any, np.dtype[np.bool_]]:
+def _bits(bitmap: Array, offset: int, length: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     first = offset // 8
     bits = np.unpackbits(bitmap[first : (offset + length + 7) // 8], bitorder="little")
     return bits[offset - first * 8 : offset - first * 8 + length].view(bool)
@@ -242,7 +241,7 @@ def owned(column: Column) -> Column:
     return Column(column.type, column.length, column.offset, validity, buffers, children)
 
 
-def column_array(column: Column) -> np.ndarray[Any, Any]:
+def column_array(column: Column) -> Array:
     """The column as a NumPy array.
 
     Numbers and bool: an array of the column's type, a masked one (np.ma) when rows are null. Text,

@@ -15,15 +15,14 @@ from opscope.run.relation import Relations
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from opscope.arrays import Array
     from opscope.run.access import TensorRow
     from opscope.run.protocol import ArrowStream, RunInfo
 
-Value = Callable[[Tensor], "np.ndarray[Any, Any]"]
+Value = Callable[[Tensor], "Array"]
 
 
-def _nothing_kept(tensor: Tensor) -> np.ndarray[Any, Any]:
+def _nothing_kept(tensor: Tensor) -> Array:
     raise MissingValueError(
         f"values of {tensor.io} {tensor.slot} of call #{tensor.index} were not kept"
     )
@@ -76,7 +75,7 @@ class MemoryRun(Relations):
         """Tensor rows of one call, in the order they were given."""
         return tuple(self._tensors_by_call.get((process, index), ()))
 
-    def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+    def value(self, tensor: Tensor) -> Array:
         """Elements of one tensor row; MissingValueError when they were not kept."""
         return self._value(tensor)
 

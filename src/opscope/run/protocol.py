@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import msgspec
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from opscope.arrays import Array
     from opscope.run.schema import Process, Tensor
 
 
@@ -110,7 +109,7 @@ class Run(Protocol):
         """
         ...
 
-    def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+    def value(self, tensor: Tensor) -> Array:
         """Elements of one tensor row in its logical shape and true dtype (ml_dtypes for bf16 and
         fp8).
 

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     import duckdb
     import numpy as np
 
+    from opscope.arrays import Array
     from opscope.run.protocol import ArrowStream, Run
 
 _ROWS_PER_FETCH = 2048
@@ -179,9 +180,7 @@ def tensors_at(run: Run, process: int, index: int) -> Sequence[Tensor]:
     ]
 
 
-def columns(
-    run: Run, table: str, names: Sequence[str]
-) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+def columns(run: Run, table: str, names: Sequence[str]) -> Iterator[Mapping[str, Array]]:
     """Some columns of a table, a batch at a time, without making records.
 
     Numbers and bool come as arrays of the column's type, masked (np.ma) where rows are null; text,

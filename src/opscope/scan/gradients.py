@@ -26,6 +26,8 @@ from opscope.scan.training.story import Spans, sampled_steps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.arrays import Array
+
 MIN_STEPS = 5
 EXPLODED = 1e4  # times the first norm, growing in every one of the last steps
 VANISHED = 1e-6  # of the first norm, falling in every one of the last steps, while the loss stays
@@ -149,7 +151,7 @@ def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:
 
 
 def _of_batch(
-    batch: Mapping[str, NDArray[Any]], place: Place, rows: NDArray[np.intp]
+    batch: Mapping[str, Array], place: Place, rows: NDArray[np.intp]
 ) -> Iterator[GradientRow]:
     known = ~np.ma.getmaskarray(batch["l2norm"])
     for row in rows[

@@ -14,7 +14,7 @@ from opscope.scan.dataflow import Identity, identity_of
 from opscope.scan.graphs import Judged, resolve
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Ints
 
 # The first call of each backward pass and the last one before it, at the finest level recorded.
 _TURNS = """
@@ -47,7 +47,7 @@ def suspicious_calls(tables: Tables, found: Screen) -> tuple[Judged, int]:
     return resolve(tables, ordered), left_out
 
 
-def _earliest(wanted: NDArray[np.int64], limit: int) -> NDArray[np.int64]:
+def _earliest(wanted: Ints, limit: int) -> Ints:
     """The first calls of every process, so that no process is left out for another."""
     if len(wanted) <= limit:
         return wanted

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from opscope.arrays import Ints
     from opscope.run.finding import Finding
     from opscope.run.protocol import Run
 
@@ -44,14 +45,14 @@ class Counts(msgspec.Struct, frozen=True):
     ranks: list[int]
     first_steps: dict[int, int]
     spans: dict[tuple[int, int, int], tuple[int, int]]
-    status: list[NDArray[np.int64]]
+    status: list[Ints]
 
 
 def counts(run: Run) -> Counts:
     """Counted from the numeric columns of table calls alone."""
     sizes: dict[tuple[int, int, int], int] = {}
     spans: dict[tuple[int, int, int], tuple[int, int]] = {}
-    status: list[NDArray[np.int64]] = []
+    status: list[Ints] = []
     for batch in columns(run, "calls", ("process", "rank", "step", "index", "status")):
         overflowed = filled(batch["status"]) != 0
         if overflowed.any():
@@ -97,8 +98,8 @@ def _steps_of(
     process: NDArray[np.int32],
     rank: NDArray[np.int32],
     step: NDArray[np.int32],
-    index: NDArray[np.int64],
-) -> list[tuple[tuple[int, int, int], NDArray[np.int64]]]:
+    index: Ints,
+) -> list[tuple[tuple[int, int, int], Ints]]:
     """Indices of a batch by (process, rank, step), a part for each stretch of rows of one; counts()
     adds parts up.
     """

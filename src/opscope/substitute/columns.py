@@ -17,10 +17,9 @@ import msgspec
 import numpy as np
 import torch
 
+from opscope.arrays import Array
 from opscope.substitute.arguments import dtype_name
 from opscope.substitute.truth import as_array
-
-Array = np.ndarray[Any, Any]
 
 
 class Standard(msgspec.Struct, frozen=True):

@@ -11,12 +11,11 @@ kernel's results and judged in their place.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 
+from opscope.arrays import Array
 from opscope.judge.replayed import Replayed, Sides, Terms, gravest, judge_output
 from opscope.substitute.arguments import Conditions, dtype_name, values_of
 from opscope.substitute.perform import Bound, Performed
@@ -175,7 +174,7 @@ def widened(outputs: Outputs) -> dict[str, Tensor]:
     }
 
 
-def as_numbers(quantity: Quantity) -> np.ndarray[Any, Any]:
+def as_numbers(quantity: Quantity) -> Array:
     return quantity.value.resolve_conj().numpy()
 
 

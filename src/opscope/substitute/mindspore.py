@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 import torch
 
+from opscope.arrays import Array
 from opscope.judge.families import kind_of
 from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, judge_output
 from opscope.judge.tolerance import ONCE, one_side
 from opscope.substitute.kernels import ELEMENTWISE, sort
 
-Array = np.ndarray[Any, Any]
 # Times the tolerance: back ends take exponentials and logarithms by polynomials that are good to
 # some 40 roundings (nnacl's Exp, measured over its whole range: 41).
 EASE = 16

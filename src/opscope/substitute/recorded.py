@@ -25,9 +25,8 @@ from opscope.substitute.schema import draws_random
 from opscope.substitute.truth import FAILURES, Attempt, drawing_from, seeded
 
 if TYPE_CHECKING:
-    import numpy as np
+    pass
 
-    Array = np.ndarray[Any, Any]
 
 JUDGED = 16  # different results of one call that are judged
 

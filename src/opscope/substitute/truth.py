@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from opscope.arrays import Array
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import Terms
 from opscope.judge.tolerance import PRECISIONS
@@ -24,7 +25,6 @@ from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.terms import absolute
 from opscope.substitute.wider import Float64
 
-Array = np.ndarray[Any, Any]
 FAILURES = (
     RuntimeError,
     NotImplementedError,

@@ -8,17 +8,15 @@ the parameter, which an update is a small part of.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.judge import families
 from opscope.judge.replayed import BEYOND, ROUNDOFF, Replayed
 from opscope.judge.tolerance import PRECISIONS
 from opscope.operators.catalogue import family
 from opscope.substitute.layout import WRITTEN
 
-Array = np.ndarray[Any, Any]
 # roundings of the update: its own operations, and state that was rounded before it was used
 SHARE = 16
 

@@ -26,6 +26,7 @@ from typing import Any
 import nanoarrow
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError, OpscopeError
 from opscope.formats.registry import Format
 from opscope.run.dtypes import find_dtype
@@ -259,7 +260,7 @@ def refuses(action: Callable[[], Any], kind: type[Exception]) -> bool:
     return False
 
 
-def reference(values: np.ndarray[Any, Any]) -> dict[str, Any]:
+def reference(values: Array) -> dict[str, Any]:
     """Statistics of an array as docs/schema.md defines them, by NumPy in the plainest way."""
     wide = (
         np.abs(values.astype(np.complex128))

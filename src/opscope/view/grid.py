@@ -9,7 +9,7 @@ aggregated to the worst, so that nothing wrong is lost. No row of a run gets int
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -18,8 +18,7 @@ from opscope.errors import UsageError
 from opscope.run.query import connect
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Bytes, Ints
     from opscope.run.finding import Finding
     from opscope.run.protocol import Run
 
@@ -62,8 +61,8 @@ class Grid(msgspec.Struct, frozen=True):
     rows: tuple[Row, ...]
     columns: int
     fold: int
-    planes: dict[str, NDArray[np.uint8]]
-    sequences: tuple[NDArray[np.int64], ...]
+    planes: dict[str, Bytes]
+    sequences: tuple[Ints, ...]
     scale: tuple[float, float] | None = None
 
     def place(self, row: Row, index: int) -> int | None:
@@ -107,7 +106,7 @@ def grid_of(
     return grid
 
 
-def _table(run: Run, expression: str | None) -> dict[str, NDArray[Any]]:
+def _table(run: Run, expression: str | None) -> dict[str, Array]:
     own = f", max(({expression})::DOUBLE) AS own" if expression is not None else ""
     shown = ", own" if expression is not None else ""
     joined = 'tensors JOIN calls USING (process, "index")' if expression is not None else "tensors"
@@ -123,7 +122,7 @@ def _table(run: Run, expression: str | None) -> dict[str, NDArray[Any]]:
         try:
             if len(connection.extract_statements(query)) != 1:
                 raise UsageError(f"colour {expression!r}: write one expression")
-            found: dict[str, NDArray[Any]] = connection.execute(query).fetchnumpy()
+            found: dict[str, Array] = connection.execute(query).fetchnumpy()
         except duckdb.Error as error:
             said = " ".join(str(error).split("LINE 1:")[0].split())
             raise UsageError(f"colour {expression!r}: {said}") from error
@@ -132,22 +131,22 @@ def _table(run: Run, expression: str | None) -> dict[str, NDArray[Any]]:
     }
 
 
-def _starts(table: dict[str, NDArray[Any]]) -> NDArray[np.int64]:
+def _starts(table: dict[str, Array]) -> Ints:
     """Where in the table each row of the picture begins."""
     if not len(table["index"]):
         return np.empty(0, dtype=np.int64)
     changed = np.zeros(len(table["index"]) - 1, dtype=bool)
     for name in ("rank", "process", "step"):
         changed |= table[name][1:] != table[name][:-1]
-    found: NDArray[np.int64] = np.r_[0, np.flatnonzero(changed) + 1].astype(np.int64)
+    found: Ints = np.r_[0, np.flatnonzero(changed) + 1].astype(np.int64)
     return found
 
 
 def _rows(
-    table: dict[str, NDArray[Any]], starts: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> tuple[tuple[Row, ...], tuple[NDArray[np.int64], ...]]:
+    table: dict[str, Array], starts: Ints, sizes: Ints
+) -> tuple[tuple[Row, ...], tuple[Ints, ...]]:
     known: dict[bytes, int] = {}
-    sequences: list[NDArray[np.int64]] = []
+    sequences: list[Ints] = []
     rows = []
     for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
         numbers = table["index"][start : start + size].astype(np.int64)
@@ -161,7 +160,7 @@ def _rows(
     return tuple(rows), tuple(sequences)
 
 
-def _bytes(values: NDArray[Any]) -> tuple[NDArray[np.uint8], tuple[float, float] | None]:
+def _bytes(values: Array) -> tuple[Bytes, tuple[float, float] | None]:
     """Numbers as bytes, 1 the least and 255 the largest; 0 where there is none."""
     numbers = np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan)
     finite = np.isfinite(numbers)

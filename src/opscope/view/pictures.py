@@ -11,8 +11,7 @@ import numpy as np
 from opscope.errors import OpscopeError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.run.protocol import Run
     from opscope.run.schema import Tensor
 
@@ -35,7 +34,7 @@ def values_of(run: Run, tensor: Tensor) -> dict[str, Any] | None:
     return {**histogram(array), **picture(array, np.zeros_like(array))}
 
 
-def histogram(array: NDArray[Any]) -> dict[str, Any]:
+def histogram(array: Array) -> dict[str, Any]:
     """Counts of finite elements (complex ones by magnitude) in equal parts of their range."""
     wide = _wide(array)
     flat = np.abs(wide).reshape(-1) if wide.dtype.kind == "c" else wide.reshape(-1)
@@ -50,7 +49,7 @@ def histogram(array: NDArray[Any]) -> dict[str, Any]:
     return {"counts": counts.tolist(), "edges": [float(f"{edge:.4g}") for edge in edges]}
 
 
-def picture(ours: NDArray[Any], theirs: NDArray[Any]) -> dict[str, Any]:
+def picture(ours: Array, theirs: Array) -> dict[str, Any]:
     """How far elements are apart, as a matrix of bytes, of those that fall into one cell the
     largest: rows are all dimensions but the last.
 
@@ -82,11 +81,11 @@ def picture(ours: NDArray[Any], theirs: NDArray[Any]) -> dict[str, Any]:
     }
 
 
-def _wide(array: NDArray[Any]) -> NDArray[Any]:
+def _wide(array: Array) -> Array:
     return array if array.dtype.kind == "c" else array.astype(np.float64)
 
 
-def _largest(matrix: NDArray[Any]) -> NDArray[Any]:
+def _largest(matrix: Array) -> Array:
     """The matrix with at most SIDE rows and columns, of what falls together the largest."""
     for axis, most in enumerate(SIDE):
         length = matrix.shape[axis]

@@ -16,8 +16,7 @@ from opscope.view.grid import Grid
 from opscope.view.references import keys_of_places
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bytes, Ints
     from opscope.questions.tables import Tables
 
 TILE = 256  # cells of a tile's side
@@ -30,7 +29,7 @@ class Level(msgspec.Struct, frozen=True):
 
     across: int
     down: int
-    planes: dict[str, NDArray[np.uint8]]
+    planes: dict[str, Bytes]
 
 
 class Pyramid(msgspec.Struct, frozen=True):
@@ -55,11 +54,11 @@ def pyramid_of(grid: Grid) -> Pyramid:
         levels.append(Level(last.across * across, last.down * down, planes))
 
 
-def _pooled(plane: NDArray[np.uint8], across: int, down: int) -> NDArray[np.uint8]:
+def _pooled(plane: Bytes, across: int, down: int) -> Bytes:
     rows, columns = plane.shape
     padded = np.pad(plane, ((0, -rows % down), (0, -columns % across)))
     shape = (padded.shape[0] // down, down, padded.shape[1] // across, across)
-    found: NDArray[np.uint8] = padded.reshape(shape).max(axis=(1, 3))
+    found: Bytes = padded.reshape(shape).max(axis=(1, 3))
     return found
 
 
@@ -126,7 +125,7 @@ def _sequences(tables: Tables, grid: Grid) -> Iterator[dict[str, Any]]:
         }
 
 
-def _named(tables: Tables, process: int, numbers: NDArray[np.int64]) -> dict[int, tuple[str, str]]:
+def _named(tables: Tables, process: int, numbers: Ints) -> dict[int, tuple[str, str]]:
     wanted = keys_of_places((process, int(number)) for number in numbers)
     query = 'SELECT "index", name, phase FROM near_calls SEMI JOIN wanted USING (process, "index")'
     return {index: (name, phase) for index, name, phase in tables.rows(query, wanted=wanted)}

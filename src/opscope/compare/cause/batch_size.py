@@ -20,8 +20,7 @@ from opscope.compare.side.records import tensor_records
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -73,12 +72,12 @@ def _resized(pairing: Pairing) -> tuple[int, str]:
     return row, f"the batch has another size: {mine}, golden has {theirs}"
 
 
-def _fed(pairing: Pairing, forward: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _fed(pairing: Pairing, forward: Bools) -> Ints:
     """Rows of these calls that read a tensor of another shape which no recorded call produced; none
     where one is a parameter.
     """
     rows, tensors = pairing.rows, pairing.target.tensors
-    chosen: NDArray[np.int64] = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
+    chosen: Ints = np.flatnonzero((rows.status == SHAPE) & ~rows.output)
     made = (pairing.flows[0].producer[rows.target[chosen]] >= 0) | (
         pairing.flows[1].producer[rows.golden[chosen]] >= 0
     )
@@ -93,7 +92,7 @@ def _fed(pairing: Pairing, forward: NDArray[np.bool_]) -> NDArray[np.int64]:
     return chosen[:0] if (tensors.parameter[places] | weighed).any() else chosen
 
 
-def _everywhere(pairing: Pairing, forward: NDArray[np.bool_]) -> bool:
+def _everywhere(pairing: Pairing, forward: Bools) -> bool:
     """Whether most results of these calls have another shape."""
     rows = pairing.rows
     written = np.flatnonzero(rows.output & (rows.target >= 0) & (rows.golden >= 0))
@@ -101,12 +100,10 @@ def _everywhere(pairing: Pairing, forward: NDArray[np.bool_]) -> bool:
     return len(written) > 0 and float(np.mean(rows.status[written] == SHAPE)) >= SHARE
 
 
-def _forward(side: Side) -> NDArray[np.bool_]:
+def _forward(side: Side) -> Bools:
     """Calls of the first step before its backward pass."""
     calls = side.calls
     backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-    found: NDArray[np.bool_] = calls.leaf & (
-        calls.step == (int(calls.step[0]) if len(calls) else 0)
-    )
+    found: Bools = calls.leaf & (calls.step == (int(calls.step[0]) if len(calls) else 0))
     found[int(backward[0]) if len(backward) else len(found) :] = False
     return found

@@ -19,8 +19,7 @@ from opscope.judge.operators import is_collective
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.side.columns import Side
 
 Place = tuple[int, str, int]  # of a collective: step, operator, its number among these there
@@ -38,8 +37,8 @@ class Collectives:
         )
         self.before = self._met(self.flags & side.calls.leaf)
 
-    def _met(self, flags: NDArray[np.bool_]) -> NDArray[np.int64]:
-        total: NDArray[np.int64] = np.cumsum(flags) - flags
+    def _met(self, flags: Bools) -> Ints:
+        total: Ints = np.cumsum(flags) - flags
         for rank in distinct(self._calls.rank).tolist():
             own = self._calls.rank == rank
             total[own] -= total[own][0]
@@ -80,7 +79,7 @@ class Collectives:
         rank, step = int(self._calls.rank[call]), int(self._calls.step[call])
         return int(np.count_nonzero(self._alike(call, rank, step) < call))
 
-    def _alike(self, call: int, rank: int, step: int) -> NDArray[np.int64]:
+    def _alike(self, call: int, rank: int, step: int) -> Ints:
         calls = self._calls
         return np.flatnonzero(
             (calls.rank == rank) & (calls.step == step) & (calls.op == calls.op[call]) & calls.leaf

@@ -21,8 +21,7 @@ from opscope.operators.spelling import COMPILED
 from opscope.questions.tables import keys_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -47,9 +46,7 @@ def with_graphs(pairing: Pairing, causes: list[Cause]) -> list[Cause]:
     return [*kept, inside(pairing, call)]
 
 
-def _told_whole(
-    side: Side, graphs: NDArray[np.bool_], calls_around: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _told_whole(side: Side, graphs: Bools, calls_around: Ints) -> Bools:
     """Graphs of which recorded calls inside made every result, of nothing but what went into the
     graph and what such calls made.
     """
@@ -70,7 +67,7 @@ def _told_whole(
     return found
 
 
-def _graph_around(side: Side, graphs: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _graph_around(side: Side, graphs: Bools) -> Ints:
     """The innermost graph around each call, NONE where there is none."""
     calls = side.calls
     parent = np.where(

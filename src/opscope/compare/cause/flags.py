@@ -9,7 +9,7 @@ import heapq
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from opscope.compare.verdict.allowance import Measures
 from opscope.operators.catalogue import traits_of, works_in_place
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array, Bools, Floats, Ints, Words
 
 
 _BLOCK = 1 << 16  # rows that are looked at at once
@@ -38,7 +38,7 @@ class Medians:
     upper one, as far as was asked.
     """
 
-    def __init__(self, numbers: NDArray[np.float64]) -> None:
+    def __init__(self, numbers: Floats) -> None:
         self._numbers = numbers
         self._lower: list[float] = []
         self._upper: list[float] = []
@@ -79,54 +79,54 @@ class Signs:
         self.unequal = self.differing & ~self._of_dead if self.dead.any() else self.differing
 
     @property
-    def _of_dead(self) -> NDArray[np.bool_]:
+    def _of_dead(self) -> Bools:
         """Rows that dead calls wrote or read, and those that others read of what they wrote."""
         dead, rows = np.append(self.dead, False), self.pairing.rows
-        found: NDArray[np.bool_] = dead[rows.target_call] | dead[self.producers[0]]
+        found: Bools = dead[rows.target_call] | dead[self.producers[0]]
         return found
 
     @cached_property
-    def steep(self) -> NDArray[np.bool_]:
+    def steep(self) -> Bools:
         """Calls of which a tiny change of what they read may make anything."""
         return self.pairing.target.which(self.calls.op, lambda op: kind_of(op) == STEEP)
 
     @cached_property
-    def arguments_differ(self) -> NDArray[np.bool_]:
+    def arguments_differ(self) -> Bools:
         """Calls whose other arguments than tensors are not golden's."""
         match = self.pairing.match.target
         partner = np.maximum(match, 0)
         args = self.pairing.golden.calls.args
         if not len(args):
             return np.zeros(len(match), dtype=np.bool_)
-        differ: NDArray[np.bool_] = (match >= 0) & (self.calls.args != args[partner])
+        differ: Bools = (match >= 0) & (self.calls.args != args[partner])
         return differ
 
     @cached_property
-    def random(self) -> NDArray[np.bool_]:
+    def random(self) -> Bools:
         """Calls that draw random numbers."""
         return self.pairing.target.which(self.calls.op, lambda op: traits_of(op).random)
 
     @cached_property
-    def allocators(self) -> NDArray[np.bool_]:
+    def allocators(self) -> Bools:
         """Calls whose outputs hold nothing yet: how large they are is for their readers to say."""
         return self.pairing.target.which(self.calls.op, lambda op: traits_of(op).allocates)
 
     @cached_property
-    def views(self) -> NDArray[np.bool_]:
+    def views(self) -> Bools:
         """Calls that only look at a tensor in another way: a difference begins at the first that
         computes with it.
 
         Where versions are recorded, what a view writes bears the version of what it views, and that
         call is found by itself.
         """
-        views: NDArray[np.bool_] = (
+        views: Bools = (
             self.pairing.target.which(self.calls.op, lambda op: traits_of(op).view)
             & ~self.arguments_differ
         )
         return views
 
     @cached_property
-    def producers(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def producers(self) -> tuple[Ints, Ints]:
         """Producers on either side of each row's tensors."""
         rows = self.pairing.rows
         found = []
@@ -140,25 +140,23 @@ class Signs:
         return found[0], found[1]
 
     @cached_property
-    def matched_producer(self) -> NDArray[np.bool_]:
+    def matched_producer(self) -> Bools:
         """Rows whose tensors come from calls that are partners."""
         mine, theirs = self.producers
         match = self.pairing.match.target
         if not len(match):
             return np.zeros(len(mine), dtype=np.bool_)
-        paired: NDArray[np.bool_] = (
-            (mine >= 0) & (match[np.maximum(mine, 0)] == theirs) & (theirs >= 0)
-        )
+        paired: Bools = (mine >= 0) & (match[np.maximum(mine, 0)] == theirs) & (theirs >= 0)
         return paired
 
     @cached_property
-    def outside(self) -> NDArray[np.bool_]:
+    def outside(self) -> Bools:
         """Rows that no recorded call produced, on either side."""
-        found: NDArray[np.bool_] = (self.producers[0] < 0) & (self.producers[1] < 0)
+        found: Bools = (self.producers[0] < 0) & (self.producers[1] < 0)
         return found
 
     @cached_property
-    def begins_forward(self) -> NDArray[np.bool_]:
+    def begins_forward(self) -> Bools:
         """The forward calls of the first step of their rank."""
         calls, found = self.calls, np.zeros(len(self.calls), dtype=np.bool_)
         for rank in distinct(calls.rank).tolist():
@@ -167,7 +165,7 @@ class Signs:
         return found & self.pairing.target.which(calls.phase, lambda phase: phase == "forward")
 
     @cached_property
-    def owned(self) -> NDArray[np.bool_]:
+    def owned(self) -> Bools:
         """Rows of parameters, by their role on a side or by a parameter's content (an API that
         reads what its module owns).
         """
@@ -178,7 +176,7 @@ class Signs:
         return found | flags_at(np.isin(flow.state, known), rows.target) if len(known) else found
 
     @cached_property
-    def viewed_otherwise(self) -> NDArray[np.bool_]:
+    def viewed_otherwise(self) -> Bools:
         """Rows that read the same named tensor on both sides, shaped or turned otherwise."""
         found = np.zeros(len(self.pairing.rows), dtype=np.bool_)
         if not len(self.pairing.target.tensors) or not len(self.pairing.golden.tensors):
@@ -187,10 +185,10 @@ class Signs:
             found[part] = self._viewed_otherwise(part)
         return found
 
-    def _viewed_otherwise(self, part: slice) -> NDArray[np.bool_]:
+    def _viewed_otherwise(self, part: slice) -> Bools:
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
         left, right = self.pairing.rows.target[part], self.pairing.rows.golden[part]
-        found: NDArray[np.bool_] = (left >= 0) & (right >= 0) & (mine.named[left] != 0)
+        found: Bools = (left >= 0) & (right >= 0) & (mine.named[left] != 0)
         chosen = np.flatnonzero(found)
         left, right = left[chosen], right[chosen]
         turned = (mine.shape[left] != theirs.shape[right]) | (
@@ -204,7 +202,7 @@ class Signs:
         )
         return found
 
-    def identities(self, chosen: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def identities(self, chosen: Ints) -> Words:
         """A hash of what makes two rows the same difference: the version on the target's side, else
         the states on both.
         """
@@ -213,7 +211,7 @@ class Signs:
             found[part] = self._identities(chosen[part])
         return found
 
-    def _identities(self, chosen: NDArray[np.int64]) -> NDArray[np.uint64]:
+    def _identities(self, chosen: Ints) -> Words:
         rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
         left, right = rows.target[chosen], rows.golden[chosen]
         process, version = self.calls.process[tensors.call[left]], tensors.version[left]
@@ -223,7 +221,7 @@ class Signs:
         return found
 
     @cached_property
-    def first_computed(self) -> NDArray[np.int64]:
+    def first_computed(self) -> Ints:
         """For each call the first of its rank, views apart, with an output that is not equal; the
         number of calls where none is.
         """
@@ -235,7 +233,7 @@ class Signs:
         return found
 
     @cached_property
-    def unexplained(self) -> NDArray[np.int64]:
+    def unexplained(self) -> Ints:
         """Input rows that differ by more than a change of type, and whose producers are not one
         matched pair.
         """
@@ -259,10 +257,10 @@ class Signs:
             self.pairing.flows[0].whole[rows.target[inputs]]
             & self.pairing.flows[1].whole[rows.golden[inputs]]
         )
-        chosen: NDArray[np.int64] = inputs[large | (alike & outside & whole)]
+        chosen: Ints = inputs[large | (alike & outside & whole)]
         return chosen
 
-    def _drifts(self, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _drifts(self, chosen: Ints) -> Bools:
         """Rows whose norms are further apart than rounding makes them: it is an average over
         elements, a factor is not.
         """
@@ -276,7 +274,7 @@ class Signs:
             _COARSE * 2.0**-24, rows.roundoff[chosen] * (_SYSTEMATIC + _COARSE / np.sqrt(size))
         )
         with np.errstate(invalid="ignore"):
-            found: NDArray[np.bool_] = np.abs(left - right) > bound * np.maximum(left, right)
+            found: Bools = np.abs(left - right) > bound * np.maximum(left, right)
         return found
 
     def drifts_alone(self, row: int) -> bool:
@@ -288,7 +286,7 @@ class Signs:
         )
 
     @cached_property
-    def overwritten(self) -> NDArray[np.bool_]:
+    def overwritten(self) -> Bools:
         """Input rows that their call fills whatever they held: memory that nobody wrote before
         holds anything.
         """
@@ -304,7 +302,7 @@ class Signs:
         return found
 
     @cached_property
-    def differences(self) -> dict[int, NDArray[np.int64]]:
+    def differences(self) -> dict[int, Ints]:
         """For each rank the target's calls with an output that is not equal, in order."""
         rows = self.pairing.rows
         calls = rows.target_call[np.flatnonzero(self.unequal & rows.output)]
@@ -324,7 +322,7 @@ class Signs:
             yield int(calls[at])
 
     @cached_property
-    def named_again(self) -> NDArray[np.bool_]:
+    def named_again(self) -> Bools:
         """Views of which an output bears the version of an input."""
         found = np.zeros(len(self.calls), dtype=np.bool_)
         if self.views.any():
@@ -339,7 +337,7 @@ class Signs:
         return range(first, last)
 
     @cached_property
-    def _row_calls(self) -> NDArray[np.int64]:
+    def _row_calls(self) -> Ints:
         calls = self.pairing.rows.target_call
         return np.where(calls >= 0, calls, np.iinfo(calls.dtype).max)
 
@@ -356,7 +354,7 @@ class Signs:
         return found[1].of(int(np.searchsorted(found[0], call))) if found is not None else 0.0
 
     @cached_property
-    def _results(self) -> dict[tuple[int, int], tuple[NDArray[Any], Medians]]:
+    def _results(self) -> dict[tuple[int, int], tuple[Array, Medians]]:
         """By rank and step the calls of all results that were compared, in their order, and the
         medians of their errors.
         """
@@ -378,12 +376,12 @@ class Signs:
         return found
 
     @cached_property
-    def sure(self) -> NDArray[np.bool_]:
+    def sure(self) -> Bools:
         """Rows whose contents are known to be the same element by element: statistics alone may
         hide that elements changed places.
         """
         rows, (mine, theirs) = self.pairing.rows, self.pairing.flows
-        found: NDArray[np.bool_] = (rows.target >= 0) & (rows.golden >= 0)
+        found: Bools = (rows.target >= 0) & (rows.golden >= 0)
         both = np.flatnonzero(found)
         left, right = rows.target[both], rows.golden[both]
         found[both] = (

@@ -23,8 +23,7 @@ NORMALISED = "norm"  # how a normalisation carries errors, in the catalogue
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.pair.sketches import Sketch
     from opscope.compare.pair.wholes import Site
@@ -48,7 +47,7 @@ class Both:
         self.limit = min(AGREEING * unit, COARSEST)
 
     @cached_property
-    def endings(self) -> NDArray[np.int64]:
+    def endings(self) -> Ints:
         """Rows of golden's losses, and of what its model hands out where it has none."""
         return endings(self.theirs.side, self.theirs.flow.source_row)
 

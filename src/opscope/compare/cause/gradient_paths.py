@@ -13,8 +13,7 @@ import numpy as np
 from opscope.compare.side.columns import NONE, place_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints, Words
     from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
@@ -32,7 +31,7 @@ class Path(NamedTuple):
 
 
 def one_sided(
-    pairing: Pairing, meetings: Meetings, vague: NDArray[np.bool_], place: tuple[int, int]
+    pairing: Pairing, meetings: Meetings, vague: Bools, place: tuple[int, int]
 ) -> Path | None:
     """The last calls of a rank and step behind a layer with parameters that meet though gradients
     flow through one side's alone; None where there are none.
@@ -71,11 +70,11 @@ def _tell(side: Side) -> bool:
     return bool((side.calls.forward >= 0).any())
 
 
-def _forward(side: Side) -> NDArray[np.bool_]:
+def _forward(side: Side) -> Bools:
     return side.which(side.calls.phase, lambda phase: phase == "forward")
 
 
-def _with_gradients(side: Side) -> NDArray[np.bool_]:
+def _with_gradients(side: Side) -> Bools:
     """Calls to which one of the backward pass belongs."""
     calls = side.calls
     rows = np.flatnonzero(calls.forward >= 0)
@@ -85,9 +84,7 @@ def _with_gradients(side: Side) -> NDArray[np.bool_]:
     return found
 
 
-def _contents(
-    pairing: Pairing, number: int, flowing: NDArray[np.bool_], *, read: bool = False
-) -> NDArray[np.uint64]:
+def _contents(pairing: Pairing, number: int, flowing: Bools, *, read: bool = False) -> Words:
     """What calls with gradients write, or read as well: a teacher that begins as a copy makes it,
     too, without.
     """
@@ -96,7 +93,7 @@ def _contents(
     return np.unique(pairing.flows[number].state[rows])
 
 
-def _behind_a_layer(pairing: Pairing, rows: NDArray[np.int64]) -> int:
+def _behind_a_layer(pairing: Pairing, rows: Ints) -> int:
     """The last of rows of the target that comes, by whatever calls, of a layer with parameters
     among them; NONE where there is none.
     """

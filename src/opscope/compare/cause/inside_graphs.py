@@ -20,8 +20,7 @@ from opscope.questions.tables import keys_of, open_tables
 from opscope.run.query import records
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -85,13 +84,13 @@ def _deviating(side: Side, graph: int) -> tuple[dict[str, Any], ...] | None:
     )
 
 
-def _repeated(side: Side, graph: int) -> NDArray[np.bool_]:
+def _repeated(side: Side, graph: int) -> Bools:
     """The calls of the second execution of a graph."""
     calls = side.calls
     with open_tables(side.run) as tables:
         rows = tables.rows(_AGAIN, [int(calls.process[graph]), int(calls.index[graph])])
     pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    found: NDArray[np.bool_] = np.isin(calls.key, keys_of(pairs[:, 0], pairs[:, 1]))
+    found: Bools = np.isin(calls.key, keys_of(pairs[:, 0], pairs[:, 1]))
     return found
 
 

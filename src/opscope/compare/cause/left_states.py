@@ -17,8 +17,7 @@ from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools
     from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
 
@@ -32,8 +31,8 @@ class LeftStates:
         self,
         pairing: Pairing,
         meetings: Meetings,
-        unmet: NDArray[np.bool_],
-        dim: NDArray[np.bool_],
+        unmet: Bools,
+        dim: Bools,
     ) -> None:
         self._pairing, self._meetings = pairing, meetings
         self._unmet, self._dim = unmet, dim

@@ -12,14 +12,12 @@ from opscope.compare.cause.causes import COMPUTED, Cause
 from opscope.operators.catalogue import of_a_library, traits_of
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
 
-def library_draws(side: Side) -> NDArray[np.bool_]:
+def library_draws(side: Side) -> Bools:
     """Calls of operators of libraries that are said to draw."""
     return side.which(side.calls.op, lambda op: of_a_library(op) and traits_of(op).random)
 

@@ -45,7 +45,7 @@ from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.verdict.allowance import Measures, forward_calls
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Ints
 
 ROUNDING = 2.0**-24  # of float32 statistics
 MAX_CAUSES = 4096
@@ -238,7 +238,7 @@ class Search:
         return sorted({*np.flatnonzero(wanted).tolist(), *self._opaque(), *self._updates.calls})
 
     @cached_property
-    def _telling(self) -> NDArray[np.int64]:
+    def _telling(self) -> Ints:
         """Input rows that differ without a matched producer and may be causes: each state that came
         from outside once.
 
@@ -263,7 +263,7 @@ class Search:
         )
         once = np.zeros(len(chosen), dtype=np.bool_)
         once[first] = True
-        found: NDArray[np.int64] = chosen[once | (flags < 4)]
+        found: Ints = chosen[once | (flags < 4)]
         return found
 
     # -- one call ----------------------------------------------------------------------------------

@@ -14,8 +14,7 @@ from opscope.compare.side.columns import ABSENT, NONE
 from opscope.judge.families import kind_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Floats, Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
@@ -28,9 +27,9 @@ AMPLIFIED = 16.0  # limits by which results may be apart of inputs that are apar
 
 def first_parted(
     pairing: Pairing,
-    asked: NDArray[np.bool_],
+    asked: Bools,
     *,
-    otherwise: NDArray[np.bool_] | None = None,
+    otherwise: Bools | None = None,
 ) -> int | None:
     """The first of the target's calls that are asked for which what goes in agrees with what
     golden's operators read or made, and a result with nothing of it; None where there is none.
@@ -56,9 +55,7 @@ def first_parted(
     return None
 
 
-def _told(
-    pairing: Pairing, meetings: Meetings, given: NDArray[np.int64], made: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _told(pairing: Pairing, meetings: Meetings, given: Ints, made: Ints) -> Ints:
     """The results of a call that golden's operators would make too, and that tell.
 
     Left out are what it writes in place, which those may write in parts that nobody reads
@@ -81,17 +78,17 @@ def _told(
     summed = np.where(maker >= 0, added[np.maximum(maker, 0)], 0.0)
     limit, reached = meetings.limit[0][chosen], np.fmax(reach[chosen], nearest)
     tiny = (reached <= limit * largest) | (reached <= AMPLIFIED * limit * summed)
-    found: NDArray[np.int64] = chosen[unsound | ~tiny]
+    found: Ints = chosen[unsound | ~tiny]
     return found
 
 
-def reach_of(side: Side) -> NDArray[np.float64]:
+def reach_of(side: Side) -> Floats:
     """The largest magnitude of each row."""
-    found: NDArray[np.float64] = np.fmax(np.abs(side.tensors.min), np.abs(side.tensors.max))
+    found: Floats = np.fmax(np.abs(side.tensors.min), np.abs(side.tensors.max))
     return found
 
 
-def added_up(side: Side, flow: Flow) -> NDArray[np.float64]:
+def added_up(side: Side, flow: Flow) -> Floats:
     """The largest magnitude that each call adds up, of which its result may leave rounding alone;
     what reads such rounding has it too. 0 of calls that only multiply, choose or move.
     """

@@ -14,8 +14,7 @@ from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -64,7 +63,7 @@ class Draws:
         return int(earlier[0]) if len(earlier) else NONE
 
 
-def draws_of(side: Side) -> NDArray[np.bool_]:
+def draws_of(side: Side) -> Bools:
     """Calls that draw from the default generator; those that were given one of their own have an
     overload that says so.
     """

@@ -20,8 +20,7 @@ from opscope.compare.side.columns import ABSENT, NONE, OPERATOR, place_of
 from opscope.questions.tables import keys_of, open_tables
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -31,9 +30,7 @@ _SOURCES = """
 """
 
 
-def read_otherwise(
-    pairing: Pairing, graphs: NDArray[np.bool_], around: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def read_otherwise(pairing: Pairing, graphs: Bools, around: Ints) -> Bools:
     """The target's graphs of which a call outside of them reads something else than golden's same
     call does. around: the graph in which each call lies, NONE outside.
     """
@@ -56,17 +53,15 @@ def read_otherwise(
     return found
 
 
-def _asked(side: Side) -> NDArray[np.bool_]:
+def _asked(side: Side) -> Bools:
     """Operators of a forward pass that hold no other call."""
     calls = side.calls
     forward = side.which(calls.phase, lambda phase: phase == "forward")
-    found: NDArray[np.bool_] = forward & calls.leaf & (calls.level == OPERATOR)
+    found: Bools = forward & calls.leaf & (calls.level == OPERATOR)
     return found
 
 
-def _same_calls(
-    pairing: Pairing, readers: NDArray[np.int64], around: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _same_calls(pairing: Pairing, readers: Ints, around: Ints) -> Ints:
     """For each call of the target golden's same call, where it is one of these."""
     side, golden = pairing.target, pairing.golden
     partner = np.full(len(side.calls), NONE)
@@ -116,10 +111,10 @@ def _same_slot(side: Side, golden: Side, row: int, call: int) -> list[int]:
 
 def _apart(
     pairing: Pairing,
-    graph: NDArray[np.int64],
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+    graph: Ints,
+    left: Ints,
+    right: Ints,
+) -> Bools:
     """Which of these rows, of what a graph each made, no rounding brings so far from golden's.
 
     Not told are integers of a graph that is given other numbers, by which ties are broken, and what
@@ -137,5 +132,5 @@ def _apart(
     mixed[side.tensors.call[given & ~whole]] = True
     unsound = side.tensors.nan[left] + side.tensors.pos_inf[left] + side.tensors.neg_inf[left] > 0
     choosing = whole[left] & mixed[graph]
-    found: NDArray[np.bool_] = (error > limit) & (unsound | ~(tiny & (added >= 0))) & ~choosing
+    found: Bools = (error > limit) & (unsound | ~(tiny & (added >= 0))) & ~choosing
     return found

@@ -61,8 +61,7 @@ from opscope.compare.side.trained_tensors import computing, with_trained_names
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Names
@@ -137,12 +136,12 @@ def cut_otherwise(pairing: Pairing) -> set[Place]:
     return {place for place in both if counted[0][place] != counted[1][place]}
 
 
-def _lonely(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _lonely(side: Side, match: Ints) -> Bools:
     alone = (match < 0) & side.calls.leaf
     if not alone.any():
         return alone
     in_phases = side.which(side.calls.phase, _PHASES.__contains__)
-    found: NDArray[np.bool_] = alone & computing(side) & in_phases
+    found: Bools = alone & computing(side) & in_phases
     return found
 
 
@@ -274,7 +273,7 @@ class Regions:
         self._vague = vague(self._sides[0]) & ~self._same[0], vague(self._sides[1]) & ~self._same[1]
 
     @cached_property
-    def _leaf(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _leaf(self) -> tuple[Ints, Ints]:
         found = [
             np.flatnonzero(side.calls.leaf[side.tensors.call] & (side.tensors.nan >= 0))
             for side in self._sides
@@ -309,13 +308,13 @@ class Regions:
         producers = self.pairing.flows[0].producer[rows]
         return any(_random(self.pairing, call) for call in producers.tolist())
 
-    def _given(self, number: int) -> NDArray[np.int64]:
+    def _given(self, number: int) -> Ints:
         side, flow = self._sides[number], self.pairing.flows[number]
         return np.flatnonzero(
             ~side.tensors.output & (flow.producer < 0) & (side.tensors.size >= LEAST)
         )
 
-    def _drawn_rows(self, number: int) -> NDArray[np.int64]:
+    def _drawn_rows(self, number: int) -> Ints:
         side = self._sides[number]
         draws = side.which(side.calls.op, lambda op: traits_of(op).random)
         tensors = side.tensors
@@ -431,7 +430,7 @@ class Regions:
         """Ranks and steps in which the two go back from other numbers of losses."""
         return cut_otherwise(self.pairing)
 
-    def _limited(self, number: int, stage: int) -> NDArray[np.bool_]:
+    def _limited(self, number: int, stage: int) -> Bools:
         """What does not meet by the limits for tensors before a stage."""
         if stage >= CLIPPED:
             return self.meetings.unmet(number, BACKWARD)
@@ -516,7 +515,7 @@ class Regions:
         return (rows[0], rows[1]) if agree else None
 
     @cached_property
-    def _of_norms(self) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _of_norms(self) -> tuple[Bools, Bools]:
         return normed(self._sides[0]), normed(self._sides[1])
 
     def _begun(self, place: Place, stage: int, ends: tuple[list[int], list[int]]) -> Parting | None:

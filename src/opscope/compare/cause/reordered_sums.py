@@ -15,8 +15,7 @@ import numpy as np
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.pair.pairing import Pairing
 
 MAX_SUMS = 64
@@ -27,9 +26,7 @@ class Sums:
     the rows of a call.
     """
 
-    def __init__(
-        self, pairing: Pairing, producers: NDArray[np.int64], rows_of: Callable[[int], range]
-    ) -> None:
+    def __init__(self, pairing: Pairing, producers: Ints, rows_of: Callable[[int], range]) -> None:
         self._pairing, self._producers, self._rows_of = pairing, producers, rows_of
 
     def reordered(self, call: int) -> set[int]:
@@ -60,7 +57,7 @@ class Sums:
         return seen if agreed else set()
 
     @cached_property
-    def _flags(self) -> NDArray[np.bool_]:
+    def _flags(self) -> Bools:
         side = self._pairing.target
         return side.which(side.calls.op, lambda op: traits_of(op).commutes)
 

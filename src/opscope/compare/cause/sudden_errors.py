@@ -9,17 +9,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Floats, Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.verdict.allowance import Measures
 
 LEAP = 100.0
 
 
-def leaps(
-    pairing: Pairing, measures: Measures, chosen: NDArray[np.int64], steep: NDArray[np.bool_]
-) -> Iterator[int]:
+def leaps(pairing: Pairing, measures: Measures, chosen: Ints, steep: Bools) -> Iterator[int]:
     """For each rank the first of the chosen rows that leaps; steep flags calls of which a tiny
     change may make anything.
     """
@@ -39,7 +36,7 @@ def leaps(
             yield int(here[found[0]])
 
 
-def _beside(pairing: Pairing, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
+def _beside(pairing: Pairing, chosen: Ints) -> Floats:
     """How much larger the largest tensor of its call is than each row's: a gradient that is
     rounding alone stands beside another.
     """
@@ -49,7 +46,7 @@ def _beside(pairing: Pairing, chosen: NDArray[np.int64]) -> NDArray[np.float64]:
     np.maximum.at(largest, tensors.call, size)
     places = rows.golden[chosen]
     with np.errstate(over="ignore", invalid="ignore"):
-        found: NDArray[np.float64] = np.fmax(
+        found: Floats = np.fmax(
             largest[tensors.call[places]] / np.maximum(size[places], 1e-300), 1.0
         )
     return found

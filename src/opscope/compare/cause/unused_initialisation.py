@@ -20,17 +20,14 @@ import numpy as np
 from opscope.operators.catalogue import traits_of, works_in_place
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
 MOST = 100_000  # calls before the first module, above which none is called an initialisation
 
 
-def dead_calls(
-    pairing: Pairing, number: int, unequal: NDArray[np.bool_], overwritten: NDArray[np.bool_]
-) -> NDArray[np.bool_]:
+def dead_calls(pairing: Pairing, number: int, unequal: Bools, overwritten: Bools) -> Bools:
     """Which calls of a side (0 the target, 1 golden) differ, or stand alone, and reach nothing.
 
     unequal: rows of the pairing that differ; overwritten: rows that their call fills whatever they
@@ -68,12 +65,12 @@ def dead_calls(
 
 
 def _live(
-    candidates: NDArray[np.int64],
+    candidates: Ints,
     *,
-    reads: tuple[NDArray[np.int64], NDArray[np.int64]],
-    follows: NDArray[np.bool_],
-    endings: NDArray[np.bool_],
-) -> NDArray[np.bool_]:
+    reads: tuple[Ints, Ints],
+    follows: Bools,
+    endings: Bools,
+) -> Bools:
     """Which calls but dead candidates: a candidate lives by a reader that lives and differs, or as
     the end of what is no initialisation.
     """
@@ -92,7 +89,7 @@ def _live(
     return live
 
 
-def _first_use(side: Side) -> NDArray[np.int64]:
+def _first_use(side: Side) -> Ints:
     """For each call the first of its rank that a module encloses or that is no forward call; the
     number of calls where there is none.
     """
@@ -106,7 +103,7 @@ def _first_use(side: Side) -> NDArray[np.int64]:
     return found
 
 
-def _endings(side: Side, used: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _endings(side: Side, used: Ints) -> Bools:
     """Calls whose result is an initialisation where nobody reads it: modules are called in their
     rank.
     """
@@ -116,7 +113,5 @@ def _endings(side: Side, used: NDArray[np.int64]) -> NDArray[np.bool_]:
         return works_in_place(op) or known.random or bool(known.overwrites) or known.idle
 
     enclosed = np.isin(side.calls.rank, np.unique(side.calls.rank[~side.calls.leaf]))
-    found: NDArray[np.bool_] = (
-        side.which(side.calls.op, initialises) & enclosed & (used < len(used))
-    )
+    found: Bools = side.which(side.calls.op, initialises) & enclosed & (used < len(used))
     return found

@@ -20,8 +20,7 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Words
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -42,10 +41,10 @@ class Marks(NamedTuple):
     holds the very elements of something.
     """
 
-    unmet: NDArray[np.bool_]
-    dim: NDArray[np.bool_]
-    agreeing: NDArray[np.bool_]
-    same: NDArray[np.bool_]
+    unmet: Bools
+    dim: Bools
+    agreeing: Bools
+    same: Bools
 
 
 class Walk:
@@ -173,12 +172,12 @@ class Walk:
         return found
 
     @cached_property
-    def learnt(self) -> NDArray[np.uint64]:
+    def learnt(self) -> Words:
         """Names of parameters that get gradients."""
         return distinct(self._side.tensors.named[gradient_rows(self._side)])
 
     @cached_property
-    def _trained(self) -> NDArray[np.uint64]:
+    def _trained(self) -> Words:
         """Names of what gets gradients; of all parameters where nothing does."""
         tensors = self._side.tensors
         return self.learnt if len(self.learnt) else distinct(tensors.named[tensors.parameter])
@@ -343,13 +342,13 @@ class Walk:
         return bool(tensors.max[row] * MOST_WRITTEN % 1)
 
     @cached_property
-    def _normed(self) -> NDArray[np.bool_]:
+    def _normed(self) -> Bools:
         return normed(self._side)
 
     @cached_property
-    def _whole(self) -> NDArray[np.bool_]:
+    def _whole(self) -> Bools:
         """Rows of integers."""
-        found: NDArray[np.bool_] = self._side.tensors.min_int != ABSENT
+        found: Bools = self._side.tensors.min_int != ABSENT
         return found
 
     @property

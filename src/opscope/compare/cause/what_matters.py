@@ -14,8 +14,7 @@ from opscope.compare.side.columns import MODULE
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints, Words
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
 
@@ -25,7 +24,7 @@ Place = tuple[int, int]  # rank and step
 FORWARD, GRADIENT, CLIPPED, PARAMETER = range(4)
 
 
-def endings(side: Side, source: NDArray[np.int64]) -> NDArray[np.int64]:
+def endings(side: Side, source: Ints) -> Ints:
     """The rows of leaf calls that hold a loss or what a model hands out."""
     calls, tensors = side.calls, side.tensors
     backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
@@ -50,7 +49,7 @@ def endings(side: Side, source: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.unique(rows[rows >= 0])
 
 
-def _leaf_rows(side: Side, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _leaf_rows(side: Side, rows: Ints) -> Ints:
     """The last rows of leaf calls that wrote what rows of modules name."""
     tensors, calls = side.tensors, side.calls
     wanted = np.unique(tensors.version[rows])
@@ -97,7 +96,7 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     }
 
 
-def settled(side: Side, flow: Flow, known: NDArray[np.uint64], stage: int) -> NDArray[np.int64]:
+def settled(side: Side, flow: Flow, known: Words, stage: int) -> Ints:
     """Rows of parameters known on both sides, and of their gradients, that agreed before a stage,
     though the other side holds them as one, or in several.
     """
@@ -127,5 +126,5 @@ def settled(side: Side, flow: Flow, known: NDArray[np.uint64], stage: int) -> ND
     parameter = tensors.parameter[rows]
     computed = (made >= 0) & phase["backward"][np.maximum(made, 0)]
     gradient = ~parameter & ((stage == PARAMETER) | ((stage == CLIPPED) & computed))
-    found: NDArray[np.int64] = rows[(parameter & (made < ends)) | gradient]
+    found: Ints = rows[(parameter & (made < ends)) | gradient]
     return found

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -22,19 +22,18 @@ from opscope.compare.side.columns import NONE
 from opscope.compare.side.hashes import distinct, mixed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Bools, Ints, Words
     from opscope.compare.side.tokens import Tokens
 
 
 class Match(msgspec.Struct, frozen=True):
     """For each call of one side the call of the other, NONE where it has none."""
 
-    target: NDArray[np.int64]
-    golden: NDArray[np.int64]
+    target: Ints
+    golden: Ints
 
     @property
-    def pairs(self) -> NDArray[np.int64]:
+    def pairs(self) -> Ints:
         """Matched calls, [n, 2], in the order of the target's calls."""
         left = np.flatnonzero(self.target >= 0)
         return np.stack([left, self.target[left]], axis=1)
@@ -47,11 +46,11 @@ class _Matching:
         self.target = np.full(target, NONE, dtype=np.int64)
         self.golden = np.full(golden, NONE, dtype=np.int64)
 
-    def add(self, target: NDArray[np.int64], golden: NDArray[np.int64]) -> None:
+    def add(self, target: Ints, golden: Ints) -> None:
         self.target[target] = golden
         self.golden[golden] = target
 
-    def left(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def left(self) -> tuple[Ints, Ints]:
         return np.flatnonzero(self.target < 0), np.flatnonzero(self.golden < 0)
 
 
@@ -94,7 +93,7 @@ def _pair_equal_groups(target: Tokens, golden: Tokens, found: _Matching) -> None
     found.add(mine[sure], theirs[sure])
 
 
-def _sorted_scopes(tokens: Tokens, free: NDArray[np.int64]) -> tuple[NDArray[Any], ...]:
+def _sorted_scopes(tokens: Tokens, free: Ints) -> tuple[Array, ...]:
     """Calls sorted by scope, the scopes, where each begins, how many calls each has, and a hash of
     its sequence.
     """
@@ -115,36 +114,36 @@ def _sorted_scopes(tokens: Tokens, free: NDArray[np.int64]) -> tuple[NDArray[Any
 def _in_step(
     target: Tokens,
     golden: Tokens,
-    mine: NDArray[np.int64],
-    theirs: NDArray[np.int64],
-    group: NDArray[np.int64],
-) -> NDArray[np.bool_]:
+    mine: Ints,
+    theirs: Ints,
+    group: Ints,
+) -> Bools:
     """Pairs of groups in which nothing speaks against the order: each call has the neighbours in
     the data flow that its partner has, or no other call of the group looks like it.
     """
     with ThreadPoolExecutor(max_workers=2) as pool:
         left, right = pool.map(lambda tokens: tokens.levels[1], (target, golden))
-    same: NDArray[np.bool_] = left[mine] == right[theirs]
+    same: Bools = left[mine] == right[theirs]
     if same.all():
         return same
     doubtful = distinct(group[~same])
     return ~np.isin(group, doubtful) | _alone(target.levels[-3][mine], group)
 
 
-def _alone(tokens: NDArray[np.uint64], group: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _alone(tokens: Words, group: Ints) -> Bools:
     """Which calls have a token that stands once in their group."""
     both = mixed(tokens, group.astype(np.uint64))
     _, inverse, counts = np.unique(both, return_inverse=True, return_counts=True)
-    alone: NDArray[np.bool_] = counts[inverse] == 1
+    alone: Bools = counts[inverse] == 1
     return alone
 
 
 def _groups(
-    target: NDArray[np.uint64],
-    golden: NDArray[np.uint64],
-    mine: NDArray[np.int64],
-    theirs: NDArray[np.int64],
-) -> Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    target: Words,
+    golden: Words,
+    mine: Ints,
+    theirs: Ints,
+) -> Iterable[tuple[Ints, Ints]]:
     """Calls of one scope on either side, for the scopes that both sides have, in the target's
     order.
     """
@@ -154,7 +153,7 @@ def _groups(
     return [(rows, by_scope[1][name]) for name, rows in by_scope[0].items() if name in by_scope[1]]
 
 
-def _split_by(names: NDArray[np.uint64], rows: NDArray[np.int64]) -> dict[int, NDArray[np.int64]]:
+def _split_by(names: Words, rows: Ints) -> dict[int, Ints]:
     order = np.argsort(names, kind="stable")
     ordered = names[order]
     cuts = np.flatnonzero(np.diff(ordered)) + 1
@@ -168,8 +167,8 @@ def _split_by(names: NDArray[np.uint64], rows: NDArray[np.int64]) -> dict[int, N
 def _match(
     target: Tokens,
     golden: Tokens,
-    mine: NDArray[np.int64],
-    theirs: NDArray[np.int64],
+    mine: Ints,
+    theirs: Ints,
     found: _Matching,
     *,
     levels: int | None = None,
@@ -196,10 +195,10 @@ def _match(
 
 
 def _anchors(
-    target: NDArray[np.uint64],
-    golden: NDArray[np.uint64],
-    mine: NDArray[np.int64],
-    theirs: NDArray[np.int64],
+    target: Words,
+    golden: Words,
+    mine: Ints,
+    theirs: Ints,
 ) -> list[Pair]:
     """Calls of two sequences that each read what no other call does, on both sides the same, as far
     as they stand in one order.
@@ -216,9 +215,7 @@ def _anchors(
     return [(ordered[0][i][0], ordered[1][j][0]) for i, j in pairs]
 
 
-def _gaps(
-    mine: NDArray[np.int64], theirs: NDArray[np.int64], anchors: Sequence[Pair]
-) -> Iterable[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+def _gaps(mine: Ints, theirs: Ints, anchors: Sequence[Pair]) -> Iterable[tuple[Ints, Ints]]:
     """What is free between one anchor and the next, on either side."""
     if not anchors:
         return [(mine, theirs)]
@@ -232,9 +229,9 @@ def _gaps(
 
 
 def _match_anywhere(
-    tokens: Sequence[NDArray[np.uint64]],
-    mine: NDArray[np.int64],
-    theirs: NDArray[np.int64],
+    tokens: Sequence[Words],
+    mine: Ints,
+    theirs: Ints,
     found: _Matching,
 ) -> None:
     """Independent branches in another order: calls whose token stands equally often among what is
@@ -255,7 +252,7 @@ def _match_anywhere(
     found.add(*_columns(pairs))
 
 
-def _columns(pairs: Sequence[Pair]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _columns(pairs: Sequence[Pair]) -> tuple[Ints, Ints]:
     both = np.array(pairs, dtype=np.int64).reshape(-1, 2)
     return both[:, 0], both[:, 1]
 
@@ -277,9 +274,7 @@ def _pair_renamed(target: Tokens, golden: Tokens, found: _Matching) -> None:
             theirs = [one for j, one in enumerate(theirs) if j not in gone_g]
 
 
-def _modules(
-    tokens: Tokens, rows: NDArray[np.int64]
-) -> list[tuple[NDArray[np.int64], dict[int, int]]]:
+def _modules(tokens: Tokens, rows: Ints) -> list[tuple[Ints, dict[int, int]]]:
     """The unmatched calls of each scope with a hash of their sequence at the two levels that tell
     modules apart.
     """

@@ -14,8 +14,7 @@ from opscope.questions.arguments import difference
 from opscope.questions.rows import rows_of_calls
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.run.protocol import Run
 
@@ -78,7 +77,7 @@ def _told(pairing: Pairing, calls: tuple[int, int], texts: tuple[str | None, str
     return difference_across(words[0], texts, worlds) if words[0] == words[1] else ""
 
 
-def _texts(run: Run, keys: NDArray[np.int64]) -> dict[int, str]:
+def _texts(run: Run, keys: Ints) -> dict[int, str]:
     return {
         found: args
         for found, args in rows_of_calls(run, np.unique(keys), "args")

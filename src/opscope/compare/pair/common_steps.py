@@ -14,8 +14,7 @@ from opscope.compare.pair.meetings import first_read, kept_names
 from opscope.compare.side.trained_tensors import computing
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -38,12 +37,12 @@ def _trained_steps(side: Side) -> set[int]:
     return set(side.calls.step[backward].tolist())
 
 
-def _counted(side: Side, steps: NDArray[np.int64]) -> Side:
+def _counted(side: Side, steps: Ints) -> Side:
     calls = msgspec.structs.replace(side.calls, step=steps.astype(side.calls.step.dtype))
     return msgspec.structs.replace(side, calls=calls)
 
 
-def _by_updates(side: Side) -> NDArray[np.int64]:
+def _by_updates(side: Side) -> Ints:
     """For each call how many updates are over: all that is written to parameters between one
     backward pass and the next is one.
     """
@@ -57,5 +56,5 @@ def _by_updates(side: Side) -> NDArray[np.int64]:
     updates, passes = updates[passes > 0], passes[passes > 0]
     _, behind = np.unique(passes[::-1], return_index=True)  # the last update behind each
     last = updates[::-1][behind]
-    found: NDArray[np.int64] = np.searchsorted(last, np.arange(len(calls)), side="left")
+    found: Ints = np.searchsorted(last, np.arange(len(calls)), side="left")
     return found

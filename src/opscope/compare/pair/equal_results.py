@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints, Words
     from opscope.compare.pair.sequences import Pair
     from opscope.compare.side.columns import Side
 
@@ -25,7 +24,7 @@ LEAST = 4  # elements; fewer are equal by chance
 
 def equal_results(
     sides: tuple[Side, Side],
-    parts: tuple[NDArray[np.uint64], NDArray[np.uint64]],
+    parts: tuple[Words, Words],
     given: Iterable[Pair],
 ) -> Iterator[Pair]:
     """Calls of one rank, step, phase and operator whose results have the same statistics, where
@@ -41,9 +40,7 @@ def equal_results(
             yield from _unique(sides, np.array(left), np.array(right))
 
 
-def _results(
-    side: Side, part: NDArray[np.uint64], gone: set[int]
-) -> dict[tuple[int, int, int], list[int]]:
+def _results(side: Side, part: Words, gone: set[int]) -> dict[tuple[int, int, int], list[int]]:
     """First output row of each call that has one with statistics, by part, operator and size."""
     tensors, calls = side.tensors, side.calls
     found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
@@ -63,9 +60,7 @@ def _results(
     return found
 
 
-def _unique(
-    sides: tuple[Side, Side], left: NDArray[np.int64], right: NDArray[np.int64]
-) -> Iterator[Pair]:
+def _unique(sides: tuple[Side, Side], left: Ints, right: Ints) -> Iterator[Pair]:
     mine, theirs = sides[0].tensors, sides[1].tensors
     root = np.sqrt(np.maximum(mine.size[left], 1))[:, None]
     scale = np.fmax(mine.l2norm[left][:, None], theirs.l2norm[right][None, :])

@@ -19,7 +19,7 @@ from opscope.compare.side.columns import API, MODULE, NONE, OPERATOR, Side, plac
 from opscope.compare.side.hashes import distinct
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Bools, Ints
 
 _DEPTH = 64  # calls inside each other that are not counted
 LEVEL_WORDS = {MODULE: "modules", API: "APIs", OPERATOR: "operators"}
@@ -54,7 +54,7 @@ def at_common_levels(target: Side, golden: Side) -> tuple[Side, Side]:
     return _within(target, recorded(target, golden)), _within(golden, recorded(golden, target))
 
 
-def recorded(side: Side, other: Side) -> NDArray[np.bool_]:
+def recorded(side: Side, other: Side) -> Bools:
     """Which calls of a side are of a level that the other recorded, in the phase of the call where
     it knows the phase at all.
     """
@@ -71,7 +71,7 @@ def recorded(side: Side, other: Side) -> NDArray[np.bool_]:
     return level & (~phase | np.isin(both[0], known))
 
 
-def _within(side: Side, kept: NDArray[np.bool_]) -> Side:
+def _within(side: Side, kept: Bools) -> Side:
     calls = side.calls
     if kept.all():
         return side
@@ -82,7 +82,7 @@ def _within(side: Side, kept: NDArray[np.bool_]) -> Side:
     return msgspec.structs.replace(side, calls=msgspec.structs.replace(calls, leaf=leaf))
 
 
-def _has_inner(side: Side, leaf: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _has_inner(side: Side, leaf: Bools) -> Bools:
     """Calls that are no leaves although no recorded call lies inside them by its parent: told by
     content (without_enclosing).
     """
@@ -91,7 +91,7 @@ def _has_inner(side: Side, leaf: NDArray[np.bool_]) -> NDArray[np.bool_]:
     return ~leaf & ~np.isin(calls.key, parents)
 
 
-def enclosing(side: Side, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
+def enclosing(side: Side, kept: Bools) -> Ints:
     """For each call the place of the nearest enclosing call that is kept, NONE where there is
     none.
     """
@@ -109,7 +109,7 @@ def enclosing(side: Side, kept: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.where((found >= 0) & kept[np.maximum(found, 0)], found, NONE)
 
 
-def apart(target: Side, golden: Side) -> NDArray[np.int64]:
+def apart(target: Side, golden: Side) -> Ints:
     """Places of the target's calls that golden's levels leave out, with no call inside them and
     inside no call that both recorded.
     """

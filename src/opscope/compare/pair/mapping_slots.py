@@ -17,8 +17,7 @@ from opscope.compare.side.records import call_records, tensor_records
 if TYPE_CHECKING:
     from collections.abc import Mapping as Words
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.compare.pair.alignment import Match
     from opscope.compare.side.columns import Side
 
@@ -47,11 +46,11 @@ class Fixed(msgspec.Struct, frozen=True):
     side that stand alone.
     """
 
-    pairs: NDArray[np.int64]
-    alone: tuple[NDArray[np.int64], NDArray[np.int64]]
+    pairs: Ints
+    alone: tuple[Ints, Ints]
 
     @property
-    def rows(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def rows(self) -> tuple[Ints, Ints]:
         """All rows of either side of which something was said."""
         return np.union1d(self.pairs[:, 0], self.alone[0]), np.union1d(
             self.pairs[:, 1], self.alone[1]
@@ -84,7 +83,7 @@ def fixed_rows(
     return Fixed(np.array(pairs, dtype=np.int64).reshape(-1, 2), alone)
 
 
-def _within(side: Side, rows: Words[int, frozenset[str]]) -> NDArray[np.int64]:
+def _within(side: Side, rows: Words[int, frozenset[str]]) -> Ints:
     """Those of the rows whose slot is in one of the groups given for them."""
     found = tensor_records(side, np.array(sorted(rows), dtype=np.int64)) if rows else {}
     kept = [row for row, tensor in found.items() if group_of((tensor.io, tensor.slot)) in rows[row]]

@@ -27,8 +27,7 @@ from opscope.operators.catalogue import family
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Floats, Ints, Words
     from opscope.compare.pair.pairing import Pairing
 
 NEIGHBOURS = 6  # tensors of the nearest norms, to either side, that are looked at
@@ -51,19 +50,19 @@ class Meetings(msgspec.Struct, frozen=True):
     the other side is, relative to its scale (NaN where nothing is known), and that row.
     """
 
-    error: tuple[NDArray[np.float64], NDArray[np.float64]]
-    partner: tuple[NDArray[np.int64], NDArray[np.int64]]
-    limit: tuple[NDArray[np.float64], NDArray[np.float64]]
+    error: tuple[Floats, Floats]
+    partner: tuple[Ints, Ints]
+    limit: tuple[Floats, Floats]
 
-    def unmet(self, number: int, share: float = 1.0) -> NDArray[np.bool_]:
+    def unmet(self, number: int, share: float = 1.0) -> Bools:
         """The rows of a side (0 the target) that agree with nothing of the other by so much of
         their limits.
         """
-        found: NDArray[np.bool_] = self.error[number] > share * self.limit[number]
+        found: Bools = self.error[number] > share * self.limit[number]
         return found
 
 
-def meet(pairing: Pairing, chosen: tuple[NDArray[np.int64], NDArray[np.int64]]) -> Meetings:
+def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
     """The meetings of some rows of target and golden."""
     sides = pairing.target, pairing.golden
     nodes = [
@@ -100,7 +99,7 @@ def coarse_unit(sides: tuple[Side, Side]) -> float:
     return max(2.0**-24, *map(product_unit, sides, reduced), shortened)
 
 
-def limits_of(side: Side, coarse: float) -> NDArray[np.float64]:
+def limits_of(side: Side, coarse: float) -> Floats:
     """How far each tensor row of a side may be from the same, computed otherwise; coarse is the
     unit of both sides.
     """
@@ -111,8 +110,8 @@ def limits_of(side: Side, coarse: float) -> NDArray[np.float64]:
 
 def _join(
     sides: tuple[Side, Side],
-    firsts: tuple[NDArray[np.int64], NDArray[np.int64]],
-    nearest: list[tuple[NDArray[np.float64], NDArray[np.int64]]],
+    firsts: tuple[Ints, Ints],
+    nearest: list[tuple[Floats, Ints]],
     limit: float,
 ) -> None:
     """What meets nothing alone, but as several passes together; written into nearest."""
@@ -133,8 +132,8 @@ def _join(
 
 def _pad(
     sides: tuple[Side, Side],
-    firsts: tuple[NDArray[np.int64], NDArray[np.int64]],
-    nearest: list[tuple[NDArray[np.float64], NDArray[np.int64]]],
+    firsts: tuple[Ints, Ints],
+    nearest: list[tuple[Floats, Ints]],
     limit: float,
 ) -> None:
     """What meets nothing of its size, but something that is longer or shorter by zeros alone, as
@@ -152,9 +151,9 @@ def _pad(
 
 def _unmask(
     side: Side,
-    nodes: tuple[NDArray[np.int64], NDArray[np.int64]],
-    chosen: NDArray[np.int64],
-    nearest: tuple[NDArray[np.float64], NDArray[np.int64]],
+    nodes: tuple[Ints, Ints],
+    chosen: Ints,
+    nearest: tuple[Floats, Ints],
     limit: float,
 ) -> None:
     """What meets nothing, but of which what a mask leaves does: as far as it counts it is the same;
@@ -194,18 +193,18 @@ def _without_zeros(side: Side) -> Side:
     return msgspec.structs.replace(side, tensors=bare)
 
 
-def normed(side: Side) -> NDArray[np.bool_]:
+def normed(side: Side) -> Bools:
     """Rows of mean 0 and variance 1, as norms leave them: of any two of a size only the extremes
     tell, and these may stand where the two are equal.
     """
     tensors = side.tensors
     with np.errstate(invalid="ignore"):
         power = tensors.l2norm**2 / np.maximum(tensors.size, 1)
-        found: NDArray[np.bool_] = (np.abs(tensors.mean) <= CENTRED) & (np.abs(power - 1) <= SCALED)
+        found: Bools = (np.abs(tensors.mean) <= CENTRED) & (np.abs(power - 1) <= SCALED)
     return found & (tensors.size > FEW)
 
 
-def same_elements(side: Side, other: Side) -> NDArray[np.bool_]:
+def same_elements(side: Side, other: Side) -> Bools:
     """Rows of a side that hold what one of the other does in their rank and step, by its digest:
     more than one number.
     """
@@ -214,7 +213,7 @@ def same_elements(side: Side, other: Side) -> NDArray[np.bool_]:
     )
     tensors = side.tensors
     told = tensors.digested & (tensors.size > FEW) & (tensors.min < tensors.max)
-    found: NDArray[np.bool_] = told & np.isin(mine, theirs[other.tensors.digested])
+    found: Bools = told & np.isin(mine, theirs[other.tensors.digested])
     return found
 
 
@@ -232,7 +231,7 @@ def negated(side: Side) -> Side:
     return msgspec.structs.replace(side, tensors=turned)
 
 
-def vague(side: Side) -> NDArray[np.bool_]:
+def vague(side: Side) -> Bools:
     """Rows of which statistics tell nothing: not counted, filled with huge numbers, or with one or
     two, as masks and choices are: every choice of as many has the same.
     """
@@ -240,11 +239,11 @@ def vague(side: Side) -> NDArray[np.bool_]:
     with np.errstate(invalid="ignore"):
         told = np.fmax(np.abs(tensors.min), np.abs(tensors.max)) < HUGE
     filled = (tensors.min == tensors.max) & (tensors.size > 1)
-    found: NDArray[np.bool_] = ~told | ~np.isfinite(tensors.l2norm) | filled | _of_few(side)
+    found: Bools = ~told | ~np.isfinite(tensors.l2norm) | filled | _of_few(side)
     return found
 
 
-def _of_few(side: Side) -> NDArray[np.bool_]:
+def _of_few(side: Side) -> Bools:
     """Rows of two numbers alone: where (x - least)(most - x) is 0 on average, it is everywhere; and
     of few integers.
     """
@@ -257,13 +256,11 @@ def _of_few(side: Side) -> NDArray[np.bool_]:
         two = np.abs(between) <= TWO * np.fmin(span, reach) ** 2
         few = FEW * (span + 1) <= tensors.size
     few &= tensors.min_int != ABSENT
-    found: NDArray[np.bool_] = few | (two & (tensors.size > FEW))
+    found: Bools = few | (two & (tensors.size > FEW))
     return found
 
 
-def _nodes(
-    side: Side, state: NDArray[np.uint64], rows: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _nodes(side: Side, state: Words, rows: Ints) -> tuple[Ints, Ints]:
     """One row of each content of a rank and step, and which of them each of the rows has."""
     calls, owner = side.calls, side.tensors.call[rows]
     content = mixed(
@@ -273,9 +270,7 @@ def _nodes(
     return rows[first], inverse
 
 
-def _nearest(
-    side: Side, other: Side, mine: NDArray[np.int64], theirs: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+def _nearest(side: Side, other: Side, mine: Ints, theirs: Ints) -> tuple[Floats, Ints]:
     """For each row of mine the error to the nearest of theirs of its place and size, and that."""
     error, partner = np.full(len(mine), np.inf), np.full(len(mine), NONE)
     if not len(mine) or not len(theirs):
@@ -302,7 +297,7 @@ def _nearest(
     return error, partner
 
 
-def _place(side: Side, rows: NDArray[np.int64]) -> NDArray[np.uint64]:
+def _place(side: Side, rows: Ints) -> Words:
     calls, owner = side.calls, side.tensors.call[rows]
     return mixed(
         calls.rank[owner].astype(np.uint64),
@@ -380,7 +375,7 @@ def first_read(side: Side) -> dict[int, int]:
     return dict(sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda one: one[1]))
 
 
-def gradient_rows(side: Side) -> NDArray[np.int64]:
+def gradient_rows(side: Side) -> Ints:
     """The rows in which gradients of named parameters are made."""
     tensors = side.tensors
     return np.flatnonzero(

@@ -21,8 +21,7 @@ from opscope.compare.side.hashes import mixed
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints, Words
     from opscope.compare.side.columns import Side
 
 MOST_PASSES = 16
@@ -40,9 +39,7 @@ class Joined(NamedTuple):
     error: float
 
 
-def joined(
-    side: Side, wholes: NDArray[np.int64], other: Side, parts: NDArray[np.int64], limit: float
-) -> Iterator[Joined]:
+def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> Iterator[Joined]:
     """The wholes that hold, within a limit, what some parts do together: rows of either side."""
     wanted: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     tensors, calls = side.tensors, side.calls
@@ -66,7 +63,7 @@ def joined(
     yield from found
 
 
-def _groups(side: Side, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _groups(side: Side, rows: Ints) -> list[Ints]:
     """Rows of one operator, module, slot and size of a rank and step, in their order, the same of
     modules that are twins, and what one call gives (as split does); several each.
     """
@@ -86,7 +83,7 @@ def _groups(side: Side, rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     return found
 
 
-def _twins(side: Side, modules: NDArray[np.uint64]) -> Iterator[NDArray[np.uint64]]:
+def _twins(side: Side, modules: Words) -> Iterator[Words]:
     """Of each module what it shares with those whose paths differ from its own in one part, 0 where
     there are none; part by part.
     """
@@ -103,13 +100,13 @@ def _twins(side: Side, modules: NDArray[np.uint64]) -> Iterator[NDArray[np.uint6
         yield np.array(twins, dtype=np.uint64)[each]
 
 
-def _alike(rows: NDArray[np.int64], about: NDArray[np.uint64]) -> list[NDArray[np.int64]]:
+def _alike(rows: Ints, about: Words) -> list[Ints]:
     order = np.lexsort((rows, about))
     cuts = np.flatnonzero(np.diff(about[order])) + 1
     return [rows[group] for group in np.split(order, cuts) if len(group) > 1]
 
 
-def _windows(group: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _windows(group: Ints, count: int) -> Ints:
     """So many neighbours each, at every stride."""
     found = [
         group[np.arange(last)[:, None] + stride * np.arange(count)]
@@ -119,9 +116,7 @@ def _windows(group: NDArray[np.int64], count: int) -> NDArray[np.int64]:
     return np.concatenate(found)
 
 
-def _matched(
-    side: Side, rows: NDArray[np.int64], other: Side, windows: NDArray[np.int64], limit: float
-) -> Iterator[Joined]:
+def _matched(side: Side, rows: Ints, other: Side, windows: Ints, limit: float) -> Iterator[Joined]:
     """Of each row the nearest window, if it is near enough; those of other norms are passed by."""
     whole, parts = side.tensors, other.tensors
     norms = np.sqrt((parts.l2norm[windows] ** 2).sum(1))

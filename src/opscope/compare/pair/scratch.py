@@ -14,14 +14,11 @@ from opscope.judge.operators import is_workspace
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.compare.side.columns import Side
 
 
-def scratch_rows(
-    sides: tuple[Side, Side], mine: NDArray[np.int64], theirs: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def scratch_rows(sides: tuple[Side, Side], mine: Ints, theirs: Ints) -> Ints:
     """Rows of these pairs of places of which nothing can be said, values or not: memory of a
     kernel's own.
     """
@@ -29,7 +26,7 @@ def scratch_rows(
     return np.union1d(own, _encoded(sides, mine, theirs))
 
 
-def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _workspaces(side: Side, places: Ints) -> Ints:
     """Rows whose tensors are a library's scratch memory: what it holds depends on what the memory
     held.
     """
@@ -40,7 +37,7 @@ def _workspaces(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero((places >= 0) & (bytes_ & owners)[np.maximum(places, 0)])
 
 
-def _unwritten(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
+def _unwritten(side: Side, places: Ints) -> Ints:
     """Rows of outputs that are for the backward kernel alone and in part never written, and of what
     reads them.
     """
@@ -60,9 +57,7 @@ def _unwritten(side: Side, places: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.flatnonzero((places >= 0) & found[np.maximum(places, 0)])
 
 
-def _encoded(
-    sides: tuple[Side, Side], mine: NDArray[np.int64], theirs: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _encoded(sides: tuple[Side, Side], mine: Ints, theirs: Ints) -> Ints:
     """Rows of by-products that the two devices have in forms of their own: a mask of bits here,
     indices there.
     """

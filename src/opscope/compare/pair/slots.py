@@ -18,8 +18,7 @@ from opscope.compare.side.columns import ABSENT, NONE, Side, Tensors
 from opscope.compare.side.producers import Flow
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Floats, Ints
     from opscope.compare.pair.alignment import Match
     from opscope.compare.pair.mapping_slots import Fixed
 
@@ -78,9 +77,7 @@ def slotted(
     return found[0], found[1]
 
 
-def _selected(
-    side: Side, tensors: Tensors, flow: Flow, kept: NDArray[np.bool_]
-) -> tuple[Side, Flow]:
+def _selected(side: Side, tensors: Tensors, flow: Flow, kept: Bools) -> tuple[Side, Flow]:
     """A side with only some rows of its tensors."""
     rows = np.flatnonzero(kept)
     place = np.full(len(tensors) + 1, NONE)
@@ -121,9 +118,7 @@ def _pairs(
             )
 
 
-def _assigned(
-    mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArray[np.int64]
-) -> list[tuple[int, int]]:
+def _assigned(mine: Tensors, theirs: Tensors, left: Ints, right: Ints) -> list[tuple[int, int]]:
     """The cheapest pairs first, each row once; sizes that nothing fits are paired in order when as
     many are left on either side.
     """
@@ -149,9 +144,7 @@ def _assigned(
     return found
 
 
-def _costs(
-    mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def _costs(mine: Tensors, theirs: Tensors, left: Ints, right: Ints) -> Floats:
     """How unlike each two rows are: statistics, less where names agree, more where only the number
     of elements does.
     """

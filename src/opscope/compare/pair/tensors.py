@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -30,14 +30,13 @@ from opscope.run.dtypes import DType, find_dtype
 from opscope.run.query import records
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Bools, Bytes, Floats, Ints, Words
     from opscope.compare.pair.alignment import Match
     from opscope.compare.pair.mapping_slots import Fixed
 
-    Types = tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.bool_]]
-    Places = NDArray[np.int64] | slice
-    Judged = tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.float64], NDArray[np.bool_]]
+    Types = tuple[Words, Floats, Bools]
+    Places = Ints | slice
+    Judged = tuple[Floats, Bytes, Floats, Bools]
 
 SAME, WITHIN, DIFFERS, UNKNOWN, SHAPE, TARGET_ONLY, GOLDEN_ONLY = range(7)
 STATUS_WORDS = (
@@ -67,17 +66,17 @@ class Rows(msgspec.Struct, frozen=True):
     side.columns.index_type.
     """
 
-    target: NDArray[Any]
-    golden: NDArray[Any]
-    target_call: NDArray[Any]
-    golden_call: NDArray[Any]
-    output: NDArray[np.bool_]
-    error: NDArray[np.float64]
-    allowed: NDArray[np.float64]
-    status: NDArray[np.uint8]
-    roundoff: NDArray[np.float64]
-    reordered: NDArray[np.bool_]
-    least: NDArray[np.bool_]
+    target: Array
+    golden: Array
+    target_call: Array
+    golden_call: Array
+    output: Bools
+    error: Floats
+    allowed: Floats
+    status: Bytes
+    roundoff: Floats
+    reordered: Bools
+    least: Bools
 
     def __len__(self) -> int:
         return len(self.target)
@@ -117,8 +116,8 @@ def pair_rows(
 def _judged(
     sides: tuple[Side, Side],
     flows: tuple[Flow, Flow],
-    tensors: tuple[NDArray[np.int64], NDArray[np.int64]],
-    calls: tuple[NDArray[np.int64], NDArray[np.int64]],
+    tensors: tuple[Ints, Ints],
+    calls: tuple[Ints, Ints],
 ) -> Rows:
     """Rows of these tensors and calls in order, pairs measured by what the tables say of them."""
     mine, theirs = tensors
@@ -162,12 +161,12 @@ def _judged(
     )
 
 
-def flags_at(flags: NDArray[np.bool_], places: NDArray[np.int64]) -> NDArray[np.bool_]:
+def flags_at(flags: Bools, places: Ints) -> Bools:
     """The flag at each place, of a side's calls or tensors; False where that is NONE."""
     return np.append(flags, False)[places]
 
 
-def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
+def _without(count: int, rows: Ints) -> Ints:
     free = np.ones(count, dtype=np.bool_)
     free[rows] = False
     return np.flatnonzero(free)
@@ -175,7 +174,7 @@ def _without(count: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _paired(
     target: Tensors, golden: Tensors, match: Match, fixed: Fixed | None
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+) -> tuple[Ints, Ints]:
     """Rows of matched calls that belong together: the same slot, then what is left by its place
     among inputs or outputs.
     """
@@ -205,9 +204,7 @@ def _paired(
     return np.concatenate(lefts), np.concatenate(rights)
 
 
-def _waiting(
-    tensors: Tensors, match: NDArray[np.int64], taken: list[NDArray[np.int64]]
-) -> NDArray[np.int64]:
+def _waiting(tensors: Tensors, match: Ints, taken: list[Ints]) -> Ints:
     """Rows of matched calls that have no partner yet."""
     free = match[tensors.call] >= 0 if len(match) else np.zeros(len(tensors), dtype=np.bool_)
     for rows in taken:
@@ -215,9 +212,7 @@ def _waiting(
     return np.flatnonzero(free)
 
 
-def _laid_out_alike(
-    target: Tensors, golden: Tensors, match: Match
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[Ints, Ints]:
     """Rows of matched calls whose slots stand in the same order on both sides, without sorting
     anything.
     """
@@ -254,15 +249,11 @@ def _same_slots(target: Tensors, golden: Tensors) -> bool:
     return np.array_equal(target.slot, golden.slot) and np.array_equal(target.output, golden.output)
 
 
-def _by_slot(
-    tensors: Tensors, rows: NDArray[np.int64], call: NDArray[np.int64]
-) -> NDArray[np.uint64]:
+def _by_slot(tensors: Tensors, rows: Ints, call: Ints) -> Words:
     return mixed(call.astype(np.uint64), tensors.output[rows].astype(np.uint64), tensors.slot[rows])
 
 
-def _by_place(
-    tensors: Tensors, rows: NDArray[np.int64], call: NDArray[np.int64]
-) -> NDArray[np.uint64]:
+def _by_place(tensors: Tensors, rows: Ints, call: Ints) -> Words:
     """By the position among the rows of the call and the same side of it (rows are sorted by
     call).
     """
@@ -279,7 +270,7 @@ def _by_place(
     return mixed(group.astype(np.uint64), place.astype(np.uint64))
 
 
-def roundoffs(side: Side) -> tuple[NDArray[np.uint64], NDArray[np.float64], NDArray[np.bool_]]:
+def roundoffs(side: Side) -> tuple[Words, Floats, Bools]:
     """Unit roundoff of each element type by hash, sorted, and which are integers or bool."""
     found = distinct(side.tensors.dtype).tolist()
     kinds = [find_dtype(side.words.get(value, "")) for value in found]
@@ -302,7 +293,7 @@ def coarser_products(
     target: Side,
     golden: Side,
     types: tuple[Types, Types],
-    reduced: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+    reduced: tuple[Bools, Bools],
 ) -> float:
     """Unit roundoff in which one side computes most of its products while the other computes them
     finer; 0 when both do alike.
@@ -322,7 +313,7 @@ def coarser_products(
     return 0.0
 
 
-def product_unit(side: Side, reduced: NDArray[np.bool_]) -> float:
+def product_unit(side: Side, reduced: Bools) -> float:
     """The unit roundoff in which a side computes most of its products, or all its calls; reduced
     flags those that a device shortens.
     """
@@ -330,7 +321,7 @@ def product_unit(side: Side, reduced: NDArray[np.bool_]) -> float:
     return max(shares, key=lambda unit: shares[unit], default=0.0)
 
 
-def _product_types(side: Side, types: Types, reduced: NDArray[np.bool_]) -> dict[float, float]:
+def _product_types(side: Side, types: Types, reduced: Bools) -> dict[float, float]:
     """Share of each unit roundoff among a side's products, of all its calls where it has no
     products; a call's coarsest output tells.
     """
@@ -357,8 +348,8 @@ def _measured(
     sides: tuple[Side, Side],
     flows: tuple[Flow, Flow],
     types: tuple[Types, Types],
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
+    left: Ints,
+    right: Ints,
 ) -> Judged:
     """Error, status, roundoff, and whether only the order of elements differs, of each pair of
     rows.
@@ -385,8 +376,8 @@ def _measured_block(
     sides: tuple[Tensors, Tensors],
     flows: tuple[Flow, Flow],
     types: tuple[Types, Types],
-    rows: tuple[NDArray[np.int64], NDArray[np.int64]],
-    hashed: tuple[NDArray[np.uint64], NDArray[np.uint64]] | None,
+    rows: tuple[Ints, Ints],
+    hashed: tuple[Words, Words] | None,
 ) -> Judged:
     """The same for some pairs: what is computed in between stays in the cache. hashed are hashes of
     a dump's own tool.
@@ -434,7 +425,7 @@ def _measured_block(
     return error, status, roundoff, reordered
 
 
-def _span(rows: NDArray[np.int64]) -> Places:
+def _span(rows: Ints) -> Places:
     """Rows that follow each other as a slice: columns are looked at where they lie, not copied."""
     follow = (
         len(rows) > 0
@@ -445,11 +436,9 @@ def _span(rows: NDArray[np.int64]) -> Places:
 
 
 @np.errstate(invalid="ignore")  # the difference of two infinities
-def _equal_statistics(
-    mine: Tensors, theirs: Tensors, left: Places, right: Places
-) -> NDArray[np.bool_]:
+def _equal_statistics(mine: Tensors, theirs: Tensors, left: Places, right: Places) -> Bools:
     """Which pairs have statistics on both sides, finite ones, and the same."""
-    equal: NDArray[np.bool_] = mine.nan[left] >= 0
+    equal: Bools = mine.nan[left] >= 0
     for name in ("nan", "pos_inf", "neg_inf", "min_int", "max_int"):
         equal &= getattr(mine, name)[left] == getattr(theirs, name)[right]
     for name in ("l2norm", "mean", "min", "max"):
@@ -460,10 +449,10 @@ def _equal_statistics(
 def _unequal(
     mine: Tensors,
     theirs: Tensors,
-    left: NDArray[np.int64],
-    right: NDArray[np.int64],
-    known: tuple[NDArray[Any], ...],
-) -> tuple[NDArray[np.float64], NDArray[np.uint8], NDArray[np.bool_]]:
+    left: Ints,
+    right: Ints,
+    known: tuple[Array, ...],
+) -> tuple[Floats, Bytes, Bools]:
     """Error, status and order of pairs that are not known to be equal.
 
     known: whether both sides have digests, whether those or other hashes tell the pair apart,
@@ -507,14 +496,14 @@ def _unequal(
     return np.where(mismatched, np.inf, error), status, reordered
 
 
-def _dominated(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _dominated(tensors: Tensors, rows: Ints) -> Bools:
     """Tensors of which the norm and the mean tell of a mask's constant and of nothing beside it."""
     least, most = np.abs(tensors.min[rows]), np.abs(tensors.max[rows])
     high, low = np.fmax(least, most), np.fmin(least, most)
     return np.asarray((high > _MASK) & (low < 1e-3 * high))
 
 
-def _spread(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+def _spread(tensors: Tensors, rows: Ints) -> Floats:
     """The most that elements of a tensor may be apart, to the largest magnitude: how far off it is
     when they changed places.
 
@@ -525,7 +514,7 @@ def _spread(tensors: Tensors, rows: NDArray[np.int64]) -> NDArray[np.float64]:
     return np.where(bare, _ratio(most - least, np.fmax(np.abs(least), np.abs(most))), np.inf)
 
 
-def foreign_hashes(side: Side, maker: str) -> NDArray[np.uint64] | None:
+def foreign_hashes(side: Side, maker: str) -> Words | None:
     """The hashes that a dump's own tool took of tensors, as numbers, 0 where there is none; None
     where they are not of this maker.
     """
@@ -540,7 +529,7 @@ def foreign_hashes(side: Side, maker: str) -> NDArray[np.uint64] | None:
         [0 if text is None else hash(text) & 0x7FFFFFFFFFFFFFFF | 1 for text in found],
         dtype=np.uint64,
     )
-    of_rows: NDArray[np.uint64] = codes[side.tensors.row]
+    of_rows: Words = codes[side.tensors.row]
     return of_rows
 
 
@@ -555,9 +544,7 @@ def hash_maker(side: Side) -> str:
     return f"{side.run.info.format} {side.run.info.config.get('framework', '')} {form}"
 
 
-def statistic_error(
-    mine: Tensors, theirs: Tensors, left: NDArray[np.int64], right: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def statistic_error(mine: Tensors, theirs: Tensors, left: Ints, right: Ints) -> Floats:
     """Relative error that the statistics of two tensors prove at least; inf where NaN or infinities
     are counted otherwise.
     """
@@ -593,7 +580,7 @@ def statistic_error(
     return np.where(other, np.inf, error)
 
 
-def _ratio(difference: NDArray[np.float64], scale: NDArray[np.float64]) -> NDArray[np.float64]:
+def _ratio(difference: Floats, scale: Floats) -> Floats:
     """Difference by scale; 0 for no difference, NaN where one side is unknown, inf where the scale
     is 0.
     """

@@ -25,8 +25,7 @@ from opscope.operators.spelling import COMPILED
 from opscope.run.schema import EXPORTED
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints, Words
     from opscope.compare.side.columns import Calls, Side
     from opscope.compare.side.producers import Flow
 
@@ -102,7 +101,7 @@ def blocks_of(pairing: Pairing) -> list[Block]:
     return found
 
 
-def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int64]:
+def _telling(side: Side, match: Ints, flow: Flow) -> Ints:
     """Leaf calls without a partner, in steps and ranks that were compared at all, that do more than
     view, convert, allocate or repeat.
     """
@@ -123,7 +122,7 @@ def _telling(side: Side, match: NDArray[np.int64], flow: Flow) -> NDArray[np.int
     return alone[~_repeats(side, match, flow, alone)] if len(alone) else alone
 
 
-def _hands_on(side: Side) -> NDArray[np.bool_]:
+def _hands_on(side: Side) -> Bools:
     """Which modules give nothing but what they were given, as a dropout of rate 0 does."""
     tensors = side.tensors
     held = mixed(tensors.call.astype(np.uint64), tensors.version.astype(np.uint64))
@@ -134,9 +133,7 @@ def _hands_on(side: Side) -> NDArray[np.bool_]:
     return np.asarray(gives & ~makes & (side.calls.level != OPERATOR))
 
 
-def _repeats(
-    side: Side, match: NDArray[np.int64], flow: Flow, alone: NDArray[np.int64]
-) -> NDArray[np.bool_]:
+def _repeats(side: Side, match: Ints, flow: Flow, alone: Ints) -> Bools:
     """Which calls without a partner write, amid the backward pass, what a matched call of their
     operator and step did, or were stopped after they read that.
 
@@ -158,7 +155,7 @@ def _repeats(
     return found & amid
 
 
-def _amid_backward(side: Side, step: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def _amid_backward(side: Side, step: Words) -> Bools:
     """Calls that come after the first one of the backward pass of their step, step being a hash of
     it for each call.
     """
@@ -169,7 +166,7 @@ def _amid_backward(side: Side, step: NDArray[np.uint64]) -> NDArray[np.bool_]:
     return np.arange(len(place)) > first[place]
 
 
-def _contents(side: Side, flow: Flow, rows: NDArray[np.bool_]) -> NDArray[np.uint64]:
+def _contents(side: Side, flow: Flow, rows: Bools) -> Words:
     """One hash of the contents of some rows of each call, 0 where none is known."""
     chosen = np.flatnonzero(rows & (flow.state != 0))
     total = np.zeros(len(side.calls), dtype=np.uint64)
@@ -179,7 +176,7 @@ def _contents(side: Side, flow: Flow, rows: NDArray[np.bool_]) -> NDArray[np.uin
     return total
 
 
-def _follows(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _follows(side: Side, match: Ints) -> Bools:
     """Gradients of calls that have no partner themselves."""
     calls = side.calls
     keys = calls.key[(match < 0)]
@@ -187,7 +184,7 @@ def _follows(side: Side, match: NDArray[np.int64]) -> NDArray[np.bool_]:
     return (calls.forward >= 0) & np.isin(forward, keys)
 
 
-def _replaced(pairing: Pairing, lonely: list[NDArray[np.int64]]) -> tuple[set[int], set[int]]:
+def _replaced(pairing: Pairing, lonely: list[Ints]) -> tuple[set[int], set[int]]:
     """Calls of either side that stand between the same two matched calls as lonely ones of the
     other side.
     """
@@ -222,7 +219,7 @@ def _replaced(pairing: Pairing, lonely: list[NDArray[np.int64]]) -> tuple[set[in
     return found[0], found[1]
 
 
-def _optimizer_steps(side: Side, calls: NDArray[np.int64]) -> list[tuple[int, int] | None]:
+def _optimizer_steps(side: Side, calls: Ints) -> list[tuple[int, int] | None]:
     """Rank and step of each call of an optimizer: its loops over parameters, lists of them and
     fused kernels do one and the same.
     """
@@ -273,7 +270,7 @@ def _merged(side: Side, calls: Iterable[int], *, target: bool) -> list[Block]:
     return list(blocks.values())
 
 
-def _gathered(side: Side, match: NDArray[np.int64], blocks: Sequence[Block]) -> list[Block]:
+def _gathered(side: Side, match: Ints, blocks: Sequence[Block]) -> list[Block]:
     """The blocks of a module that only one side runs as one, and so those of one backward pass and
     of one optimizer.
     """
@@ -315,7 +312,7 @@ def _one_block(blocks: Sequence[Block]) -> Block:
     return Block(blocks[0].target, first, len(calls), calls, steps, blocks[0].module, len(blocks))
 
 
-def enclosing(calls: Calls, inner: NDArray[np.int64]) -> set[int]:
+def enclosing(calls: Calls, inner: Ints) -> set[int]:
     """These calls and all that enclose them."""
     place = {key: at for at, key in enumerate(calls.key.tolist())}
     known: set[int] = set()

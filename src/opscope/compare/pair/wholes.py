@@ -26,8 +26,7 @@ from opscope.operators.catalogue import family, traits_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints, Words
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
     from opscope.operators.traits import Traits
@@ -61,46 +60,46 @@ class Wholes:
         self.ranks: list[int] = distinct(side.calls.rank).tolist()
 
     @cached_property
-    def optimizer(self) -> NDArray[np.bool_]:
+    def optimizer(self) -> Bools:
         """Calls of optimizers."""
         return self.side.which(self.side.calls.phase, lambda phase: phase == "optimizer")
 
     @cached_property
-    def backward(self) -> NDArray[np.bool_]:
+    def backward(self) -> Bools:
         """Calls of backward passes."""
         return self.side.which(self.side.calls.phase, lambda phase: phase == "backward")
 
     @cached_property
-    def _forward(self) -> NDArray[np.bool_]:
+    def _forward(self) -> Bools:
         phases = {"forward", "communication"}
         return self.side.which(self.side.calls.phase, lambda phase: phase in phases)
 
     @cached_property
-    def _idle(self) -> NDArray[np.bool_]:
+    def _idle(self) -> Bools:
         return self.side.which(self.side.calls.op, lambda op: traits_of(op).idle)
 
     @cached_property
-    def _moved(self) -> NDArray[np.bool_]:
+    def _moved(self) -> Bools:
         """Calls that compute nothing: a gradient of all is cut to the part of a rank so."""
         return self.side.which(self.side.calls.op, lambda op: _moves(traits_of(op)))
 
     @cached_property
-    def _view(self) -> NDArray[np.bool_]:
+    def _view(self) -> Bools:
         return self.side.which(self.side.calls.op, lambda op: traits_of(op).view)
 
     @cached_property
-    def _told(self) -> NDArray[np.bool_]:
+    def _told(self) -> Bools:
         """Rows of leaf calls whose statistics are known."""
         tensors = self.side.tensors
         leaf = self.side.calls.leaf[tensors.call]
-        told: NDArray[np.bool_] = leaf & np.isfinite(tensors.l2norm) & (tensors.size > 0)
+        told: Bools = leaf & np.isfinite(tensors.l2norm) & (tensors.size > 0)
         return told
 
     @cached_property
-    def _named(self) -> NDArray[np.bool_]:
+    def _named(self) -> Bools:
         """Those of parameters that have a name."""
         tensors = self.side.tensors
-        named: NDArray[np.bool_] = tensors.parameter & (tensors.named != 0) & self._told
+        named: Bools = tensors.parameter & (tensors.named != 0) & self._told
         return named
 
     def of(self, rows: Iterable[int]) -> Sketch:
@@ -138,7 +137,7 @@ class Wholes:
     # -- models and their calls --------------------------------------------------------------------
 
     @cached_property
-    def models(self) -> NDArray[np.int64]:
+    def models(self) -> Ints:
         """Calls of the model: the outermost module with the most calls inside."""
         calls = self.side.calls
         outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0))
@@ -146,7 +145,7 @@ class Wholes:
             return outermost
         extent = np.diff(np.r_[outermost, len(calls)])
         model = calls.module[outermost[np.argmax(extent)]]
-        found: NDArray[np.int64] = outermost[calls.module[outermost] == model]
+        found: Ints = outermost[calls.module[outermost] == model]
         return found
 
     @cached_property
@@ -262,7 +261,7 @@ class Wholes:
         """The same in the first step of each."""
         return _first_steps(self.before)
 
-    def _first_read(self, where: NDArray[np.bool_]) -> Held:
+    def _first_read(self, where: Bools) -> Held:
         calls, tensors = self.side.calls, self.side.tensors
         start = dict[int, int]()
         for call in self.models.tolist():
@@ -371,7 +370,7 @@ def _first_steps(held: Held) -> dict[str, list[int]]:
     return found
 
 
-def shards(side: Side) -> NDArray[np.uint64]:
+def shards(side: Side) -> Words:
     """The sizes in which a side's ranks hold parameters, by their names, as numbers."""
     tensors = side.tensors
     rows = np.flatnonzero(tensors.parameter & (tensors.named != 0) & (tensors.size > 0))

@@ -17,8 +17,7 @@ from opscope.run.arrow import column_values, sliced
 from opscope.run.query import arrow_columns
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.compare.side.columns import Side
     from opscope.run.protocol import Run
 
@@ -32,7 +31,7 @@ class Cells:
         self._side = side
         self._calls, self._tensors = _Table(side.run, "calls"), _Table(side.run, "tensors")
 
-    def of_calls(self, name: str, places: NDArray[np.int64]) -> list[Any]:
+    def of_calls(self, name: str, places: Ints) -> list[Any]:
         """A column of table calls; places may come often, each is looked up once."""
         wanted = distinct(places)
         wanted = wanted[wanted >= 0]
@@ -43,7 +42,7 @@ class Cells:
         )
         return [known.get(place) for place in places.tolist()]
 
-    def of_tensors(self, name: str, places: NDArray[np.int64]) -> list[Any]:
+    def of_tensors(self, name: str, places: Ints) -> list[Any]:
         """A column of table tensors."""
         there = places >= 0
         if there.all():
@@ -61,7 +60,7 @@ class _Table:
         self._batches = list(arrow_columns(run, table)) if own is None else []
         self._ends = np.cumsum([batch["index"].length for batch in self._batches], dtype=np.int64)
 
-    def values(self, name: str, rows: NDArray[np.int64]) -> list[Any]:
+    def values(self, name: str, rows: Ints) -> list[Any]:
         """A column of rows by their number in the table, None for null."""
         if self._records is not None:
             return [getattr(self._records[row], name) for row in rows.tolist()]

@@ -35,6 +35,7 @@ from opscope.run.query import arrow_columns, release
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.arrays import Array, Bools, Floats, Ints, Words
     from opscope.run.protocol import Run
 
 NONE = -1  # no such row, no such call
@@ -57,21 +58,21 @@ class Calls(msgspec.Struct, frozen=True):
     leaf: no recorded call lies inside.
     """
 
-    row: NDArray[np.int64]
-    key: NDArray[np.int64]
-    process: NDArray[np.int64]
-    rank: NDArray[np.int64]
-    step: NDArray[np.int64]
-    index: NDArray[np.int64]
+    row: Ints
+    key: Ints
+    process: Ints
+    rank: Ints
+    step: Ints
+    index: Ints
     level: NDArray[np.int8]
-    parent: NDArray[np.int64]
-    forward: NDArray[np.int64]
-    phase: NDArray[np.uint64]
-    op: NDArray[np.uint64]
-    module: NDArray[np.uint64]
-    name: NDArray[np.uint64]
-    args: NDArray[np.uint64]
-    leaf: NDArray[np.bool_]
+    parent: Ints
+    forward: Ints
+    phase: Words
+    op: Words
+    module: Words
+    name: Words
+    args: Words
+    leaf: Bools
 
     def __len__(self) -> int:
         return len(self.key)
@@ -84,33 +85,33 @@ class Tensors(msgspec.Struct, frozen=True):
     row and call are of index_type.
     """
 
-    row: NDArray[Any]
-    call: NDArray[Any]
-    output: NDArray[np.bool_]
-    slot: NDArray[np.uint64]
-    dtype: NDArray[np.uint64]
-    shape: NDArray[np.uint64]
-    sorted_shape: NDArray[np.uint64]
-    stride: NDArray[np.uint64]
-    version: NDArray[np.int64]
-    storage: NDArray[np.int64]
-    named: NDArray[np.uint64]
-    parameter: NDArray[np.bool_]
-    constant: NDArray[np.bool_]
-    kept: NDArray[np.bool_]
-    size: NDArray[np.int64]
-    nan: NDArray[np.int64]
-    pos_inf: NDArray[np.int64]
-    neg_inf: NDArray[np.int64]
-    zero: NDArray[np.int64]
-    min: NDArray[np.float64]
-    max: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    l2norm: NDArray[np.float64]
-    min_int: NDArray[np.int64]
-    max_int: NDArray[np.int64]
-    digest: NDArray[np.uint64]
-    digested: NDArray[np.bool_]
+    row: Array
+    call: Array
+    output: Bools
+    slot: Words
+    dtype: Words
+    shape: Words
+    sorted_shape: Words
+    stride: Words
+    version: Ints
+    storage: Ints
+    named: Words
+    parameter: Bools
+    constant: Bools
+    kept: Bools
+    size: Ints
+    nan: Ints
+    pos_inf: Ints
+    neg_inf: Ints
+    zero: Ints
+    min: Floats
+    max: Floats
+    mean: Floats
+    l2norm: Floats
+    min_int: Ints
+    max_int: Ints
+    digest: Words
+    digested: Bools
 
     def __len__(self) -> int:
         return len(self.row)
@@ -129,9 +130,9 @@ class Side(msgspec.Struct, frozen=True):
     tensors: Tensors
     words: dict[int, str]
     base: Side | None = None
-    places: NDArray[np.int64] | None = None
+    places: Ints | None = None
 
-    def texts(self, hashes: NDArray[np.uint64]) -> list[str]:
+    def texts(self, hashes: Words) -> list[str]:
         """The text of each hash, "" where none is known."""
         return [self.words.get(value, "") for value in hashes.tolist()]
 
@@ -139,13 +140,11 @@ class Side(msgspec.Struct, frozen=True):
         """The operator of a call, "" where it is not known."""
         return self.words.get(int(self.calls.op[call]), "")
 
-    def which(self, column: NDArray[np.uint64], holds: Callable[[str], bool]) -> NDArray[np.bool_]:
+    def which(self, column: Words, holds: Callable[[str], bool]) -> Bools:
         """Of which rows of a column of hashes something holds, asked once for each text."""
         return self.told(column, holds, np.bool_)
 
-    def told(
-        self, column: NDArray[np.uint64], what: Callable[[str], Any], dtype: Any
-    ) -> NDArray[Any]:
+    def told(self, column: Words, what: Callable[[str], Any], dtype: Any) -> Array:
         """What is to be said of the text of each row of a column of hashes, asked once for each
         text.
         """
@@ -183,7 +182,7 @@ class _Read:
         self.release, self._touched = partial(release, run, table), 0
         self.release()
 
-    def numbers(self, name: str, kind: Any, missing: Any) -> NDArray[Any]:
+    def numbers(self, name: str, kind: Any, missing: Any) -> Array:
         """A column of numbers, missing where it is null."""
         self._touch(np.dtype(kind).itemsize)
         columns = [batch[name] for batch in self._batches]
@@ -217,23 +216,23 @@ class _Read:
         self._touch(_TEXT)
         return cells([batch[name] for batch in self._batches])
 
-    def hashes(self, name: str, *, null: int = 0) -> NDArray[np.uint64]:
+    def hashes(self, name: str, *, null: int = 0) -> Words:
         """The same as one hash a row; that of a null is given."""
         found = self.cells(name)
         return found.each(hashes(found.different, null=null))
 
-    def known(self, name: str) -> NDArray[np.bool_]:
+    def known(self, name: str) -> Bools:
         """Where a column is not null."""
         return _filled(known_rows([batch[name] for batch in self._batches]), self.count)
 
-    def placed(self, name: str) -> NDArray[np.bool_]:
+    def placed(self, name: str) -> Bools:
         """Where a value has a place: the struct and its first field are there."""
         columns = [batch[name] for batch in self._batches]
         shards = [sliced(column.children[0], column.offset, column.length) for column in columns]
         return _filled(known_rows(columns), self.count) & _filled(known_rows(shards), self.count)
 
 
-def _filled(valid: NDArray[np.bool_] | None, count: int) -> NDArray[np.bool_]:
+def _filled(valid: Bools | None, count: int) -> Bools:
     return np.ones(count, dtype=np.bool_) if valid is None else valid
 
 
@@ -248,7 +247,7 @@ def _calls(read: _Read) -> tuple[Calls, dict[int, str]]:
     names = ("process", "rank", "step", "index", "parent", "forward_index")
     number = {name: read.numbers(name, np.int64, NONE) for name in names}
     words: dict[int, str] = {}
-    hashed: dict[str, NDArray[np.uint64]] = {}
+    hashed: dict[str, Words] = {}
     for name in _CALL_WORDS:
         found = read.cells(name)
         told = hashes(found.different, null=hash_of(""))
@@ -285,7 +284,7 @@ def _levels(words: Cells) -> NDArray[np.int8]:
     )
 
 
-def _in_order(columns: Sequence[NDArray[np.int64]]) -> bool:
+def _in_order(columns: Sequence[Ints]) -> bool:
     """Whether rows are sorted by these columns, the first of them first."""
     sorted_so = np.ones(max(len(columns[0]) - 1, 0), dtype=np.bool_)
     for column in columns[::-1]:
@@ -331,7 +330,7 @@ def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
     return Tensors(row=row, call=call[order], **columns), distinct_texts(dtype, types.different)
 
 
-def _sizes(size: NDArray[np.int64], shapes: Cells) -> NDArray[np.int64]:
+def _sizes(size: Ints, shapes: Cells) -> Ints:
     """Numbers of elements; those that nobody counted from the shape, NONE where that is not known
     or absurd.
     """
@@ -342,7 +341,7 @@ def _sizes(size: NDArray[np.int64], shapes: Cells) -> NDArray[np.int64]:
     )
 
 
-def _products(shapes: Ragged) -> NDArray[np.int64]:
+def _products(shapes: Ragged) -> Ints:
     """Elements of each shape, NONE where that is not known or absurd."""
     product = np.where(shapes.lengths >= 0, 1.0, -1.0)
     for place in range(int(shapes.lengths.max(initial=0))):
@@ -358,7 +357,7 @@ def index_type(count: int) -> type[np.signedinteger[Any]]:
     return np.int32 if count < _WIDE else np.int64
 
 
-def _owners(process: NDArray[np.int64], index: NDArray[np.int64], calls: Calls) -> NDArray[Any]:
+def _owners(process: Ints, index: Ints, calls: Calls) -> Array:
     """Row of Calls of each tensor row; the rows of a call mostly stand together, so each run of
     them is looked up once.
     """
@@ -370,7 +369,7 @@ def _owners(process: NDArray[np.int64], index: NDArray[np.int64], calls: Calls) 
     return np.repeat(owners, np.diff(np.r_[starts, len(index)]))
 
 
-def place_of(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.int64]:
+def place_of(keys: Ints, table: Ints) -> Ints:
     """Row of each key in a table; NONE where it has none, the first where it has several."""
     if not len(table):
         return np.full(len(keys), NONE, dtype=np.int64)
@@ -380,7 +379,7 @@ def place_of(keys: NDArray[np.int64], table: NDArray[np.int64]) -> NDArray[np.in
         places = np.full(last - first + 2, NONE, dtype=np.int64)
         places[table[::-1] - first] = np.arange(len(table))[::-1]
         inside = (keys >= first) & (keys <= last)
-        found: NDArray[np.int64] = places[np.where(inside, keys - first, -1)]
+        found: Ints = places[np.where(inside, keys - first, -1)]
         return found
     order = np.argsort(table, kind="stable")
     ordered = table[order]

@@ -22,6 +22,8 @@ from opscope.operators.catalogue import is_unknown, traits_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.arrays import Floats, Ints
+
 SLACK = 8.0
 STATISTICAL = 32.0  # further slack where the input error is only what statistics prove
 PRODUCT, SUM, MEAN, LINEAR, SMOOTH, DELICATE, STEEP, MOVE, NORM, UNKNOWN = range(10)
@@ -79,11 +81,11 @@ class Norms:
 
     def add(
         self,
-        call: NDArray[np.int64],
-        norm: NDArray[np.float64],
-        size: NDArray[np.int64],
-        reach: NDArray[np.float64],
-        mean: NDArray[np.float64],
+        call: Ints,
+        norm: Floats,
+        size: Ints,
+        reach: Floats,
+        mean: Floats,
     ) -> None:
         """All input rows, in the order of slots: norms, sizes, largest magnitudes and means."""
         known = finite(norm)
@@ -104,10 +106,10 @@ class Norms:
 def conditions(
     kinds: NDArray[np.int8],
     norms: Norms,
-    call: NDArray[np.int64],
-    norm: NDArray[np.float64],
-    size: NDArray[np.int64],
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    call: Ints,
+    norm: Floats,
+    size: Ints,
+) -> tuple[Floats, Floats]:
     """Condition of each output row, and its own rounding error in units of roundoff; norm and size
     are those of the output.
     """
@@ -122,10 +124,10 @@ def conditions(
 def _carried(
     kind: int,
     norms: Norms,
-    call: NDArray[np.int64],
-    norm: NDArray[np.float64],
-    size: NDArray[np.int64],
-) -> tuple[Any, NDArray[np.float64]]:
+    call: Ints,
+    norm: Floats,
+    size: Ints,
+) -> tuple[Any, Floats]:
     """The same for rows of one kind."""
     total, reach = norms.total[call], np.maximum(norms.reach[call], 1.0)
     if kind == DELICATE:
@@ -163,9 +165,7 @@ def _carried(
     )
 
 
-def _delicate(
-    norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _delicate(norms: Norms, call: Ints, norm: Floats, size: Ints) -> tuple[Floats, Floats]:
     """The same for kernels that cancel inside: the gradient of a softmax, and of a norm's weight
     and bias, are sums over the first input, and may be next to nothing beside it.
     """
@@ -176,9 +176,7 @@ def _delicate(
     return np.fmax(1e3, lost), np.fmax(rounding, 4 * lost)
 
 
-def _of_norm(
-    norms: Norms, call: NDArray[np.int64], norm: NDArray[np.float64], size: NDArray[np.int64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _of_norm(norms: Norms, call: Ints, norm: Floats, size: Ints) -> tuple[Floats, Floats]:
     """The same for normalisations; the mean that one gives beside its result is a sum that may
     cancel: of what is centred already nothing but rounding is left.
     """
@@ -192,6 +190,6 @@ def _of_norm(
     return condition, rounding
 
 
-def finite(column: NDArray[np.float64]) -> NDArray[np.float64]:
+def finite(column: Floats) -> Floats:
     """The column with numbers alone: NaN as 0, infinities as the largest ones."""
     return column if np.isfinite(column).all() else np.nan_to_num(column)

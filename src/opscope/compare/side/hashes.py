@@ -8,7 +8,7 @@ Nothing here makes a Python object for a row; a text is decoded only where someb
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -16,8 +16,7 @@ import numpy as np
 from opscope.run.arrow import valid_rows
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Bools, Bytes, Ints, Words
     from opscope.run.arrow import Column
 
 ABSENT_LENGTH = -1
@@ -42,9 +41,9 @@ class Ragged(msgspec.Struct, frozen=True):
     length of a null is -1.
     """
 
-    items: NDArray[Any]
-    starts: NDArray[np.int64]
-    lengths: NDArray[np.int64]
+    items: Array
+    starts: Ints
+    lengths: Ints
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -58,7 +57,7 @@ class Ragged(msgspec.Struct, frozen=True):
             .decode("utf-8", "replace")
         )
 
-    def texts(self, rows: NDArray[np.int64]) -> list[str]:
+    def texts(self, rows: Ints) -> list[str]:
         """The texts of rows."""
         starts = self.starts[rows].tolist()
         ends = (self.starts[rows] + np.maximum(self.lengths[rows], 0)).tolist()
@@ -83,7 +82,7 @@ class Cells(msgspec.Struct, frozen=True):
     different: Ragged
     batches: list[slice]
 
-    def each(self, found: NDArray[Any]) -> NDArray[Any]:
+    def each(self, found: Array) -> Array:
         """What was found for the rows of different, for every row of the column."""
         unrepeated = sum(part.stop - part.start for part in self.batches) == len(self.different)
         return folded(
@@ -91,7 +90,7 @@ class Cells(msgspec.Struct, frozen=True):
         )
 
 
-def folded(column: NDArray[Any]) -> NDArray[Any]:
+def folded(column: Array) -> Array:
     """The column, without memory of its own where one number stands in every row."""
     constant = len(column) > 1 and column[0] == column[-1] and bool((column == column[0]).all())
     return np.broadcast_to(column[:1].copy(), len(column)) if constant else column
@@ -133,7 +132,7 @@ def _content(column: Column) -> tuple[bytes, ...]:
     )
 
 
-def _ends(column: Column) -> NDArray[Any]:
+def _ends(column: Column) -> Array:
     return column.buffers[0][column.offset : column.offset + column.length + 1]
 
 
@@ -158,12 +157,12 @@ def ragged(columns: Sequence[Column]) -> Ragged:
     )
 
 
-def _items(column: Column) -> NDArray[Any]:
+def _items(column: Column) -> Array:
     child = column.children[0] if column.children else None
     return column.buffers[1] if child is None else child.buffers[0][child.offset :]
 
 
-def known_rows(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
+def known_rows(columns: Sequence[Column]) -> Bools | None:
     """Which rows of the batches of a column are not null; None when all are."""
     if all(column.validity is None for column in columns):
         return None
@@ -173,7 +172,7 @@ def known_rows(columns: Sequence[Column]) -> NDArray[np.bool_] | None:
     )
 
 
-def mixed(*columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def mixed(*columns: Words) -> Words:
     """One hash for each row of several columns; the order of columns matters (the finaliser of
     SplitMix64 ends it).
     """
@@ -187,7 +186,7 @@ def mixed(*columns: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return total
 
 
-def hashes(column: Ragged, *, null: int = 0) -> NDArray[np.uint64]:
+def hashes(column: Ragged, *, null: int = 0) -> Words:
     """One hash for each cell of a column; that of a null is given."""
     total = np.empty(len(column), dtype=np.uint64)
     for rows in _blocks(len(total)):
@@ -202,7 +201,7 @@ def hashes(column: Ragged, *, null: int = 0) -> NDArray[np.uint64]:
     return total
 
 
-def _hash_block(column: Ragged, rows: slice, total: NDArray[np.uint64]) -> None:
+def _hash_block(column: Ragged, rows: slice, total: Words) -> None:
     starts, lengths = column.starts[rows], column.lengths[rows]
     most = int(lengths.max())
     is_text = column.items.dtype == np.uint8
@@ -237,7 +236,7 @@ def hash_of(text: str) -> int:
     )
 
 
-def equal_to(column: Ragged, text: str) -> NDArray[np.bool_]:
+def equal_to(column: Ragged, text: str) -> Bools:
     """Which cells of a column of text are this one, which is not empty."""
     wanted = text.encode()
     rows = np.flatnonzero(column.lengths == len(wanted))
@@ -252,7 +251,7 @@ def equal_to(column: Ragged, text: str) -> NDArray[np.bool_]:
     return found
 
 
-def bag_hashes(column: Ragged, found: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def bag_hashes(column: Ragged, found: Words) -> Words:
     """One hash for each list of a column, whatever the order of its items; found are the hashes of
     the column, 0 for null.
     """
@@ -270,7 +269,7 @@ def bag_hashes(column: Ragged, found: NDArray[np.uint64]) -> NDArray[np.uint64]:
     return bags[inverse]
 
 
-def distinct_texts(found: NDArray[np.uint64], column: Ragged) -> dict[int, str]:
+def distinct_texts(found: Words, column: Ragged) -> dict[int, str]:
     """The text behind each hash of a column."""
     names, first, _ = _distinct(found)
     return {
@@ -278,7 +277,7 @@ def distinct_texts(found: NDArray[np.uint64], column: Ragged) -> dict[int, str]:
     }
 
 
-def distinct(values: NDArray[Any]) -> NDArray[Any]:
+def distinct(values: Array) -> Array:
     """The different numbers of a column, sorted (NumPy's own way, by a table of hashes, takes
     several times as long).
     """
@@ -289,8 +288,8 @@ def distinct(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _distinct(
-    found: NDArray[np.uint64],
-) -> tuple[NDArray[np.uint64], NDArray[np.int64], NDArray[np.int64]]:
+    found: Words,
+) -> tuple[Words, Ints, Ints]:
     """The different numbers of a column, sorted, a row that has each, and which of them each row
     has.
     """
@@ -301,7 +300,7 @@ def _distinct(
     return names, rows, inverse
 
 
-def _words(items: NDArray[np.uint8]) -> NDArray[np.uint64]:
+def _words(items: Bytes) -> Words:
     """The eight bytes from each place on, as one number."""
     return np.ndarray((len(items) - 7,), np.uint64, items, 0, (1,))
 
@@ -310,14 +309,14 @@ def _blocks(count: int) -> Iterator[slice]:
     return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
 
 
-def _absorb(total: NDArray[np.uint64], column: NDArray[np.uint64]) -> None:
+def _absorb(total: Words, column: Words) -> None:
     """One step of the hash, in place."""
     total ^= column
     total *= _MULTIPLIERS[0]
     total ^= total >> _HALF
 
 
-def _finish(total: NDArray[np.uint64]) -> None:
+def _finish(total: Words) -> None:
     total ^= total >> np.uint64(30)
     total *= _MULTIPLIERS[1]
     total ^= total >> np.uint64(27)

@@ -16,17 +16,16 @@ import numpy as np
 from opscope.compare.side.hashes import mixed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools
     from opscope.compare.side.columns import Side
 
 LONG = 4  # calls after a backward pass that are more than a loss being read
 
 
-def optimizing(side: Side) -> NDArray[np.bool_]:
+def optimizing(side: Side) -> Bools:
     """Calls of optimizers."""
     calls = side.calls
-    told: NDArray[np.bool_] = side.which(calls.phase, lambda phase: phase == "optimizer")
+    told: Bools = side.which(calls.phase, lambda phase: phase == "optimizer")
     if side.run.info.coverage.phases or told.any():
         return told
     backward = side.which(calls.phase, lambda phase: phase == "backward")
@@ -40,7 +39,7 @@ def optimizing(side: Side) -> NDArray[np.bool_]:
     return np.arange(len(step)) > last[step]
 
 
-def unrecorded(side: Side, other: Side) -> NDArray[np.bool_]:
+def unrecorded(side: Side, other: Side) -> Bools:
     """Calls of a side's optimizer where the other side has none of its own: its tool did not record
     them.
     """

@@ -9,7 +9,7 @@ Where no row carries a version, it is the latest write to the storage.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ from opscope.compare.side.columns import NONE, Calls, Side, Tensors, place_of
 from opscope.compare.side.hashes import distinct, mixed
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array, Bools, Ints, Words
 
 _BLOCK = 1 << 16  # rows at a time: what is computed in between stays in the cache
 _GRAIN = 256.0  # single numbers that are no multiple of its inverse are nobody's constants
@@ -34,10 +34,10 @@ class Flow(msgspec.Struct, frozen=True):
     statistics. Rows and calls are of side.columns.index_type.
     """
 
-    producer: NDArray[Any]
-    source_row: NDArray[Any]
-    state: NDArray[np.uint64]
-    whole: NDArray[np.bool_]
+    producer: Array
+    source_row: Array
+    state: Words
+    whole: Bools
 
 
 def follow(calls: Calls, tensors: Tensors) -> Flow:
@@ -91,7 +91,7 @@ def without_enclosing(side: Side) -> Side:
     return msgspec.structs.replace(side, calls=msgspec.structs.replace(calls, leaf=leaf))
 
 
-def _identity(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
+def _identity(calls: Calls, tensors: Tensors) -> Ints:
     """Process and version as one number, NONE without a version."""
     if not len(tensors):
         return np.zeros(0, dtype=np.int64)
@@ -106,9 +106,7 @@ def _identity(calls: Calls, tensors: Tensors) -> NDArray[np.int64]:
     return np.where(known, (calls.process[tensors.call] << 44) | tensors.version, NONE)
 
 
-def _states(
-    tensors: Tensors, identity: NDArray[np.int64]
-) -> tuple[NDArray[np.uint64], NDArray[np.bool_]]:
+def _states(tensors: Tensors, identity: Ints) -> tuple[Words, Bools]:
     state, whole = tensors.digest, tensors.digested  # no digest is 0
     if whole.all():
         return state, whole
@@ -129,7 +127,7 @@ def _states(
     return state, whole
 
 
-def _statistics(tensors: Tensors, rows: slice | NDArray[np.int64]) -> NDArray[np.uint64]:
+def _statistics(tensors: Tensors, rows: slice | Ints) -> Words:
     """A hash of the statistics and shapes of rows; 0 where none is a number, as other tools write
     them of tensors with NaN.
     """
@@ -147,9 +145,7 @@ def _statistics(tensors: Tensors, rows: slice | NDArray[np.int64]) -> NDArray[np
     return found
 
 
-def _by_version(
-    calls: Calls, tensors: Tensors, identity: NDArray[np.int64], alias: NDArray[np.bool_]
-) -> NDArray[Any]:
+def _by_version(calls: Calls, tensors: Tensors, identity: Ints, alias: Bools) -> Array:
     """Output row that first carried the version of each input."""
     found = np.full(len(tensors), NONE, dtype=tensors.row.dtype)
     lost = np.flatnonzero(~tensors.output & (identity >= 0))
@@ -168,14 +164,14 @@ def _by_version(
     return found
 
 
-def aliases(calls: Calls, tensors: Tensors) -> NDArray[np.bool_]:
+def aliases(calls: Calls, tensors: Tensors) -> Bools:
     """Output rows whose call also reads the same version: views of an input. Compares each row with
     its neighbours of the call.
     """
     return _aliases(tensors, _identity(calls, tensors))
 
 
-def _aliases(tensors: Tensors, identity: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _aliases(tensors: Tensors, identity: Ints) -> Bools:
     found = np.zeros(len(tensors), dtype=np.bool_)
     call, output = tensors.call, tensors.output
     most = (
@@ -196,9 +192,7 @@ def _aliases(tensors: Tensors, identity: NDArray[np.int64]) -> NDArray[np.bool_]
     return found
 
 
-def _by_content(
-    calls: Calls, tensors: Tensors, state: NDArray[np.uint64], lost: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _by_content(calls: Calls, tensors: Tensors, state: Words, lost: Ints) -> Ints:
     """Latest earlier output with the content of each lost row, for dumps that have no versions."""
     fine = tensors.mean * _GRAIN
     telling = (tensors.size != 1) | (
@@ -212,9 +206,7 @@ def _by_content(
     return np.where(usable[lost], found, NONE)
 
 
-def _by_storage(
-    calls: Calls, tensors: Tensors, alias: NDArray[np.bool_], lost: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _by_storage(calls: Calls, tensors: Tensors, alias: Bools, lost: Ints) -> Ints:
     """Latest earlier output on the storage of each lost row that is no view of what its call read:
     a write through another view.
     """
@@ -234,12 +226,12 @@ def _by_storage(
 
 
 def _latest(
-    content: NDArray[np.uint64],
-    wanted: NDArray[np.uint64],
-    call: NDArray[np.int64],
-    written: NDArray[np.int64],
-    read: NDArray[np.int64],
-) -> NDArray[np.int64]:
+    content: Words,
+    wanted: Words,
+    call: Ints,
+    written: Ints,
+    read: Ints,
+) -> Ints:
     """For each read row the last written row of an earlier call with the content that is wanted;
     content is that of written rows.
     """

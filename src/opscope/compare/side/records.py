@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +12,7 @@ from opscope.compare.side.columns import NONE
 from opscope.run.query import records_at
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Ints
     from opscope.compare.side.columns import Side
     from opscope.run.finding import Finding
     from opscope.run.schema import Call, Tensor
@@ -43,7 +42,7 @@ def call_of(side: Side, finding: Finding) -> int:
     return int(found[0]) if len(found) else NONE
 
 
-def tensor_records(side: Side, places: NDArray[np.int64]) -> dict[int, Tensor]:
+def tensor_records(side: Side, places: Ints) -> dict[int, Tensor]:
     """Complete records of tensor rows, by their place in Side.tensors."""
     if side.base is not None and side.places is not None:
         found_below = tensor_records(side.base, side.places[places])
@@ -60,6 +59,6 @@ def tensor_records(side: Side, places: NDArray[np.int64]) -> dict[int, Tensor]:
     )
 
 
-def value_of(side: Side, place: int) -> np.ndarray[Any, Any]:
+def value_of(side: Side, place: int) -> Array:
     """The elements of one of a side's tensors; MissingValueError where they were not kept."""
     return side.run.value(tensor_records(side, np.array([place], dtype=np.int64))[place])

@@ -16,8 +16,7 @@ from opscope.compare.side.records import tensor_records
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.side.columns import Side
 
 UNIT = 2.0**-11  # of numbers with ten bits behind the point, which both have at least
@@ -29,7 +28,7 @@ SETTINGS = {
 }
 
 
-def reduced_products(side: Side) -> NDArray[np.bool_]:
+def reduced_products(side: Side) -> Bools:
     """Which calls of a side are such products. A run that does not say its settings has none."""
     found = np.zeros(len(side.calls), dtype=np.bool_)
     rows = _products(side)
@@ -46,7 +45,7 @@ def reducing_settings(side: Side) -> list[str]:
     return [name for name in _settings(side, _products(side)) if name]
 
 
-def _products(side: Side) -> NDArray[np.int64]:
+def _products(side: Side) -> Ints:
     """Rows that products of float32 make; none of a run whose settings shorten nothing."""
     flags = _flags(side)
     if not any(flags.get(name) for names in SETTINGS.values() for name in names):
@@ -56,7 +55,7 @@ def _products(side: Side) -> NDArray[np.int64]:
     return np.flatnonzero(side.tensors.output & single & products[side.tensors.call])
 
 
-def _settings(side: Side, rows: NDArray[np.int64]) -> tuple[str, str]:
+def _settings(side: Side, rows: Ints) -> tuple[str, str]:
     """The names of the settings that are on for the device of the first of these rows, of layers
     and of other products, "" for one that is off.
     """

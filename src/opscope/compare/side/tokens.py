@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, overload
 
 import msgspec
 import numpy as np
@@ -29,7 +29,7 @@ from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array, Ints, Words
 
 LEVELS = 7
 CROSSING = 1  # up to this level calls may be matched across each other
@@ -50,11 +50,11 @@ class Tokens(msgspec.Struct, frozen=True):
     tokens there.
     """
 
-    part: NDArray[np.uint64]
-    scope: NDArray[np.uint64]
-    levels: Sequence[NDArray[np.uint64]]
-    structure: Sequence[NDArray[Any]]
-    signed: NDArray[np.uint64]
+    part: Words
+    scope: Words
+    levels: Sequence[Words]
+    structure: Sequence[Array]
+    signed: Words
     crossing: int = CROSSING
     certain: int = CERTAIN
 
@@ -109,7 +109,7 @@ def tokens_of(side: Side, flow: Flow, naming: Naming) -> Tokens:
     )
 
 
-def _placed(numbers: NDArray[np.int64], places: Mapping[int, int]) -> NDArray[np.uint64]:
+def _placed(numbers: Ints, places: Mapping[int, int]) -> Words:
     """Ranks or steps by the number their partner has; those without one keep a number nobody else
     has.
     """
@@ -124,9 +124,7 @@ def _placed(numbers: NDArray[np.int64], places: Mapping[int, int]) -> NDArray[np
     )
 
 
-def _translated(
-    hashes: NDArray[np.uint64], words: Mapping[int, str], spell: Callable[[str], str]
-) -> NDArray[np.uint64]:
+def _translated(hashes: Words, words: Mapping[int, str], spell: Callable[[str], str]) -> Words:
     """Hashes of words as hashes of what they are spelt like on the other side."""
     found = distinct(hashes)
     spelt = np.array(
@@ -136,22 +134,22 @@ def _translated(
     return spelt[np.searchsorted(found, hashes)] if len(hashes) else np.zeros(0, dtype=np.uint64)
 
 
-class Levels(Sequence["NDArray[np.uint64]"]):
+class Levels(Sequence["Words"]):
     """Tokens by level, each worked out when it is first asked for: runs of one structure never ask
     for most of them.
     """
 
-    def __init__(self, *makers: Callable[[], NDArray[np.uint64]]) -> None:
+    def __init__(self, *makers: Callable[[], Words]) -> None:
         self._made = [cache(maker) for maker in makers]
 
     def __len__(self) -> int:
         return len(self._made)
 
     @overload
-    def __getitem__(self, number: int) -> NDArray[np.uint64]: ...
+    def __getitem__(self, number: int) -> Words: ...
     @overload
-    def __getitem__(self, number: slice) -> list[NDArray[np.uint64]]: ...
-    def __getitem__(self, number: int | slice) -> NDArray[np.uint64] | list[NDArray[np.uint64]]:
+    def __getitem__(self, number: slice) -> list[Words]: ...
+    def __getitem__(self, number: int | slice) -> Words | list[Words]:
         return (
             self._made[number]()
             if isinstance(number, int)
@@ -159,19 +157,17 @@ class Levels(Sequence["NDArray[np.uint64]"]):
         )
 
 
-def _levels(
-    side: Side, flow: Flow, operators: NDArray[np.uint64], families: NDArray[np.uint64]
-) -> Levels:
+def _levels(side: Side, flow: Flow, operators: Words, families: Words) -> Levels:
     tensors, count = side.tensors, len(side.calls)
     call, io = tensors.call, tensors.output.astype(np.uint64)
     around = cache(lambda: _Around(side, flow))
 
     @cache
-    def slots() -> NDArray[np.uint64]:
+    def slots() -> Words:
         return _summed(call, mixed(io, tensors.slot, tensors.shape, tensors.dtype), count)
 
     @cache
-    def own() -> NDArray[np.uint64]:
+    def own() -> Words:
         named = np.flatnonzero(tensors.named)
         return mixed(
             operators,
@@ -180,11 +176,11 @@ def _levels(
         )
 
     @cache
-    def near() -> NDArray[np.uint64]:
+    def near() -> Words:
         return mixed(own(), around().produced(own()))
 
     @cache
-    def alike() -> NDArray[np.uint64]:
+    def alike() -> Words:
         return mixed(families, _summed(call, mixed(io, tensors.sorted_shape), count))
 
     return Levels(
@@ -202,7 +198,7 @@ def _levels(
     )
 
 
-def _signed(side: Side, flow: Flow, operators: NDArray[np.uint64]) -> NDArray[np.uint64]:
+def _signed(side: Side, flow: Flow, operators: Words) -> Words:
     """For calls of a dump without names the operator and the contents that no call produced, as a
     parameter's are; 0 for other calls.
     """
@@ -231,13 +227,13 @@ class _Around:
         )
         self._leaf = side.calls.leaf
 
-    def produced(self, tokens: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def produced(self, tokens: Words) -> Words:
         """For each call the tokens of its inputs' producers."""
         return _summed(
             self._call, mixed(self._read, self._written, tokens[self._producer]), self._count
         )
 
-    def read(self, tokens: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    def read(self, tokens: Words) -> Words:
         """For each call the tokens of its outputs' readers; enclosing calls read nothing
         themselves.
         """
@@ -248,7 +244,7 @@ class _Around:
         return _summed(self._producer[inside], signs[inside], self._count)
 
 
-def _summed(call: NDArray[np.int64], signs: NDArray[np.uint64], count: int) -> NDArray[np.uint64]:
+def _summed(call: Ints, signs: Words, count: int) -> Words:
     """Sums of the rows' hashes by call: the order of rows does not matter, how often each stands
     there does.
     """

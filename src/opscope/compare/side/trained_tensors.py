@@ -15,8 +15,7 @@ from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Bools, Ints
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
 
@@ -44,7 +43,7 @@ def with_trained_names(side: Side, flow: Flow) -> Side:
     )
 
 
-def _updates(side: Side, backward: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _updates(side: Side, backward: Bools) -> Ints:
     """Rows written in place after the first backward pass, of what was read before it and not
     written to in between, as a mean is that a norm keeps.
     """
@@ -67,24 +66,22 @@ def _updates(side: Side, backward: NDArray[np.bool_]) -> NDArray[np.int64]:
     return np.flatnonzero(later & np.isin(tensors.storage, sorted(first.keys() - kept)))
 
 
-def computing(side: Side) -> NDArray[np.bool_]:
+def computing(side: Side) -> Bools:
     """Leaf calls that do more than view, convert or allocate."""
     return side.calls.leaf & side.which(side.calls.op, lambda op: not traits_of(op).idle)
 
 
-def _as_large(side: Side, updates: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _as_large(side: Side, updates: Ints) -> Bools:
     """Rows of the storages of some updates, of as many elements as these have: no views of a
     part.
     """
     tensors = side.tensors
     storages, sizes = tensors.storage.astype(np.uint64), tensors.size.astype(np.uint64)
-    found: NDArray[np.bool_] = np.isin(
-        mixed(storages, sizes), mixed(storages[updates], sizes[updates])
-    )
+    found: Bools = np.isin(mixed(storages, sizes), mixed(storages[updates], sizes[updates]))
     return found
 
 
-def _gradients(side: Side, flow: Flow, row: int, backward: NDArray[np.bool_]) -> list[int]:
+def _gradients(side: Side, flow: Flow, row: int, backward: Bools) -> list[int]:
     """The rows of a backward pass from which an update was computed, of its size."""
     tensors = side.tensors
     waiting, seen, found = [row], set[int](), list[int]()

@@ -5,10 +5,11 @@ the values of both runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.side.records import tensor_records, value_of
 from opscope.errors import FormatError, MissingValueError, UsageError
@@ -43,7 +44,7 @@ def pattern_of(pairing: Pairing, row: int) -> str | None:
     return None if found is None else found.words
 
 
-def _others(pairing: Pairing, output: int) -> dict[str, np.ndarray[Any, Any]]:
+def _others(pairing: Pairing, output: int) -> dict[str, Array]:
     """Stored inputs of golden's call that may explain the difference by being left out or added:
     those no larger than its output.
     """

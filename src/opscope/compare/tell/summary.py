@@ -35,8 +35,7 @@ from opscope.compare.verdict.stored_values import Measured
 from opscope.operators.catalogue import is_unknown
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.compare.cause.causes import Cause
     from opscope.compare.side.columns import Side
 
@@ -257,7 +256,7 @@ def _lost_optimizers(pairing: Pairing) -> Iterator[str]:
             yield f"{other} recorded nothing of its optimizer: {told}"
 
 
-def _level_words(side: Side, partner: Side, lost: NDArray[np.int64]) -> list[str]:
+def _level_words(side: Side, partner: Side, lost: Ints) -> list[str]:
     """What the partner recorded none of: modules, or those of some phases where it has modules of
     others.
     """
@@ -442,7 +441,7 @@ def _alone(pairing: Pairing, line: str) -> Iterator[str]:
             yield line.format(word, _counted_words(side, alone))
 
 
-def _counted_words(side: Side, calls: NDArray[np.int64]) -> str:
+def _counted_words(side: Side, calls: Ints) -> str:
     """Operators of calls with how often each is there, the most frequent first."""
     counted = Counter(side.texts(side.calls.op[calls]))
     named = ", ".join(

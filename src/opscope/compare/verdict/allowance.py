@@ -36,6 +36,8 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from opscope.arrays import Bools, Floats, Ints
+
 
 _BLOCK = 1 << 16  # rows that are judged at once
 
@@ -48,14 +50,14 @@ class Measures(msgspec.Struct, frozen=True):
     touched: some tensor of it is not equal. allowed: per row, for outputs.
     """
 
-    in_error: NDArray[np.float64]
-    out_error: NDArray[np.float64]
-    agree: NDArray[np.bool_]
-    unread: NDArray[np.bool_]
-    differs: NDArray[np.bool_]
-    exceeds: NDArray[np.bool_]
-    allowed: NDArray[np.float64]
-    own: NDArray[np.float64]
+    in_error: Floats
+    out_error: Floats
+    agree: Bools
+    unread: Bools
+    differs: Bools
+    exceeds: Bools
+    allowed: Floats
+    own: Floats
 
 
 def measure(pairing: Pairing) -> Measures:
@@ -94,7 +96,7 @@ def measure(pairing: Pairing) -> Measures:
     return Measures(in_error, out_error, agree, unread, differs, exceeds, allowed, own)
 
 
-def _bursts(pairing: Pairing, in_error: NDArray[np.float64]) -> NDArray[np.bool_]:
+def _bursts(pairing: Pairing, in_error: Floats) -> Bools:
     """Rows that are not finite on one side alone, of inputs near golden's, however steep the call
     is: on ranks of which a parameter, a gradient or what the program reads is not finite then. What
     a mask removes is nobody's.
@@ -112,9 +114,9 @@ def _bursts(pairing: Pairing, in_error: NDArray[np.float64]) -> NDArray[np.bool_
 
 def _with_forward(
     side: Side,
-    in_error: NDArray[np.float64],
-    agree: NDArray[np.bool_],
-    outputs: tuple[NDArray[np.float64], NDArray[np.bool_]],
+    in_error: Floats,
+    agree: Bools,
+    outputs: tuple[Floats, Bools],
 ) -> None:
     """The gradient of an API or module also depends on what its forward call read and wrote, which
     such dumps do not list with it.
@@ -127,7 +129,7 @@ def _with_forward(
     agree[rows] &= agree[before] & ~differs[before]
 
 
-def forward_calls(side: Side) -> NDArray[np.int64]:
+def forward_calls(side: Side) -> Ints:
     """For each backward call of an API or module its forward call, NONE for all others."""
     calls = side.calls
     found = np.full(len(calls), NONE, dtype=np.int64)
@@ -138,9 +140,7 @@ def forward_calls(side: Side) -> NDArray[np.int64]:
     return found
 
 
-def _allowed(
-    pairing: Pairing, in_error: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _allowed(pairing: Pairing, in_error: Floats) -> tuple[Floats, Floats]:
     """What each output row may be off, and which part of it is the call's own rounding."""
     allowed, own = np.full(len(pairing.rows), np.nan), np.full(len(pairing.rows), np.nan)
     kind = kind_of if pairing.between is None else kind_of_result
@@ -154,7 +154,7 @@ def _allowed(
     return allowed, own
 
 
-def _blocks(calls: NDArray[np.int64]) -> list[slice]:
+def _blocks(calls: Ints) -> list[slice]:
     """Rows with a call in blocks that cut none; rows are in the order of calls, those without one
     come last.
     """
@@ -168,8 +168,8 @@ def _blocks(calls: NDArray[np.int64]) -> list[slice]:
 
 
 def _allowed_block(
-    pairing: Pairing, kinds: NDArray[np.int8], in_error: NDArray[np.float64], part: slice
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    pairing: Pairing, kinds: NDArray[np.int8], in_error: Floats, part: slice
+) -> tuple[Floats, Floats]:
     """The same for the rows of some calls: what is computed in between stays in the cache."""
     rows, golden = pairing.rows, pairing.golden.tensors
     first = int(rows.target_call[part.start])

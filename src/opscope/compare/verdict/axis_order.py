@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import permutations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from opscope.arrays import Array
     from opscope.kernels.pair import Pair
 
 MAX_AXES = 4  # 24 orders
@@ -52,7 +53,7 @@ def best_pair(
     return best
 
 
-def _layouts(target: NDArray[Any], shape: tuple[int, ...]) -> Iterator[NDArray[Any]]:
+def _layouts(target: Array, shape: tuple[int, ...]) -> Iterator[Array]:
     """The target as an array of this shape: as it is, its axes turned and then merged, or split and
     then turned.
     """

@@ -25,8 +25,7 @@ from opscope.compare.side.columns import NONE
 from opscope.compare.side.optimizer_calls import optimizing
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Floats, Ints, Words
     from opscope.compare.pair.pairing import Pairing
 
 # Trainings of an MLP, a transformer and a conv net over 300 steps, healthy ones with products
@@ -43,10 +42,10 @@ class Written(msgspec.Struct, frozen=True):
     of the target's tensors and its relative difference from golden; in the order of steps.
     """
 
-    step: NDArray[np.int64]
-    name: NDArray[np.uint64]
-    row: NDArray[np.int64]
-    error: NDArray[np.float64]
+    step: Ints
+    name: Words
+    row: Ints
+    error: Floats
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -55,18 +54,18 @@ class Drift(msgspec.Struct, frozen=True):
     alike: the noise run is golden itself, or nearly, and tells nothing of roundings.
     """
 
-    steps: NDArray[np.int64]
-    target: NDArray[np.float64]
-    noise: NDArray[np.float64]
+    steps: Ints
+    target: Floats
+    noise: Floats
     alike: bool = False
 
     @property
-    def envelope(self) -> NDArray[np.float64]:
+    def envelope(self) -> Floats:
         """The largest distance that rounding had come to by each step."""
         return np.maximum(np.maximum.accumulate(self.noise), LEAST)
 
     @property
-    def ratio(self) -> NDArray[np.float64]:
+    def ratio(self) -> Floats:
         """How many times as far the target is as rounding explains."""
         return self.target / self.envelope
 
@@ -119,13 +118,11 @@ def drift(target: Written, noise: Written) -> Drift:
     return Drift(steps, _by_step(target, steps), _by_step(noise, steps), alike=bool(alike))
 
 
-def lasting(ratio: NDArray[np.float64]) -> NDArray[np.float64]:
+def lasting(ratio: Floats) -> Floats:
     """The least of each so many steps in a row; empty where there are fewer."""
     if len(ratio) < LASTING:
         return ratio[:0]
-    found: NDArray[np.float64] = np.lib.stride_tricks.sliding_window_view(ratio, LASTING).min(
-        axis=1
-    )
+    found: Floats = np.lib.stride_tricks.sliding_window_view(ratio, LASTING).min(axis=1)
     return found
 
 
@@ -146,12 +143,12 @@ def explained(pairing: Pairing, noise: Pairing, call: int, *, least: float) -> b
     return len(met) == len(own) and bool(known.any()) and bool((error <= allowed)[known].all())
 
 
-def _by_step(one: Written, steps: NDArray[np.int64]) -> NDArray[np.float64]:
+def _by_step(one: Written, steps: Ints) -> Floats:
     """Median of the differences of each step."""
     order = np.lexsort((one.error, one.step))
     step, error = one.step[order], one.error[order]
     begin, end = np.searchsorted(step, steps), np.searchsorted(step, steps, side="right")
-    found: NDArray[np.float64] = (error[(begin + end - 1) // 2] + error[(begin + end) // 2]) / 2
+    found: Floats = (error[(begin + end - 1) // 2] + error[(begin + end) // 2]) / 2
     return found
 
 

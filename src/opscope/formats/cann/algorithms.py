@@ -10,12 +10,11 @@ is 0. Both sides are compared as float32; booleans have algorithms 0 and 3 alone
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
+from opscope.arrays import Array
 from opscope.errors import UsageError
 
 EPS = float(np.finfo(np.float64).eps)
@@ -31,7 +30,7 @@ class Answer(msgspec.Struct, frozen=True):
     reason: str = ""
 
 
-Values = NDArray[Any]
+Values = Array
 
 
 def _number(value: float) -> Answer:

@@ -14,11 +14,12 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import OpscopeError
 from opscope.formats.cann import algorithms, dumpfile, tensor, tree
 from opscope.formats.cann.algorithms import Answer
@@ -31,7 +32,6 @@ from opscope.run.dtypes import dtype_of_numpy
 if TYPE_CHECKING:
     from opscope.formats.cann.fusion import Graph
 
-Array = np.ndarray[Any, Any]
 ABSENT = "*"
 _NPY = re.compile(r"(.+)\.(\d{1,9})\.(\d{1,20})\.npy", re.ASCII | re.DOTALL)
 _HALF_LIMIT = 65504.0

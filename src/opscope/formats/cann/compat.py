@@ -14,15 +14,14 @@ FRACTAL_NZ  of more than two dimensions comes out with its batch dimensions in o
 from __future__ import annotations
 
 from math import gcd, prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opscope.formats.cann.codes import Code, RefusedError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Bytes
     from opscope.formats.cann.dtypes import ElementType
 
 _KNOWN = frozenset(
@@ -31,9 +30,7 @@ _KNOWN = frozenset(
 _CUBE = 16
 
 
-def elements(
-    data: NDArray[np.uint8], kind: ElementType, count: int, decoded: NDArray[Any]
-) -> NDArray[Any]:
+def elements(data: Bytes, kind: ElementType, count: int, decoded: Array) -> Array:
     """The elements as the reference gives them; decoded is what they really are."""
     if kind.proto not in _KNOWN:
         raise RefusedError(Code.DATA_TYPE, f"the reference tool does not read {kind.cann}")
@@ -87,7 +84,7 @@ E4M3FN = np.array([_minifloat(code, 3, 7) for code in range(256)])
 E5M2 = np.array([_e5m2(code) for code in range(256)])
 
 
-def to_fractal_z(hwcn: NDArray[Any], groups: int) -> NDArray[Any]:
+def to_fractal_z(hwcn: Array, groups: int) -> Array:
     """A grouped weight in FRACTAL_Z as the reference writes it: C0 is 16, and super-groups
     overlap.
     """
@@ -115,7 +112,7 @@ def to_fractal_z(hwcn: NDArray[Any], groups: int) -> NDArray[Any]:
     return out
 
 
-def flat_batch(values: NDArray[Any]) -> NDArray[Any]:
+def flat_batch(values: Array) -> Array:
     """A matrix with batch dimensions as the reference gives FRACTAL_NZ: all of them in one."""
     return (
         values.reshape(prod(values.shape[:-2]), *values.shape[-2:]) if values.ndim > 2 else values

@@ -13,10 +13,9 @@ import os
 from concurrent.futures import ThreadPoolExecutor
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.formats import layouts, opdebug
@@ -29,8 +28,7 @@ from opscope.formats.layouts import plain
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Bytes
     from opscope.formats.cann.dumpfile import DumpFile
     from opscope.formats.cann.tensor import TensorView
 
@@ -236,9 +234,7 @@ def _seen(file: DumpFile, side: str, index: int) -> TensorView:
     return tensor.view(file, side, index, shape=shape)
 
 
-def _device(
-    file: DumpFile, request: Request, seen: TensorView, side: str, index: int
-) -> NDArray[Any]:
+def _device(file: DumpFile, request: Request, seen: TensorView, side: str, index: int) -> Array:
     values = tensor.device(file, side, index, seen)
     if not request.exact:
         return values
@@ -248,23 +244,23 @@ def _device(
     )
 
 
-def _raw(file: DumpFile, seen: TensorView, side: str, index: int) -> NDArray[np.uint8]:
+def _raw(file: DumpFile, seen: TensorView, side: str, index: int) -> Bytes:
     """The bytes of a tensor as they are, without what the file may hold behind them."""
     return file.payload(tensor.place(file, side, index))[: seen.kind.nbytes(prod(seen.shape))]
 
 
-def _dtype_name(seen: TensorView, values: NDArray[Any], request: Request) -> str:
+def _dtype_name(seen: TensorView, values: Array, request: Request) -> str:
     """Element type in the name of a .bin: the true one, unless the values were decoded on their way
     to another layout.
     """
     if seen.kind.numpy is not None or request.layout is None or request.exact:
         return seen.kind.numpy or seen.kind.name
-    return values.dtype.name
+    return str(values.dtype.name)
 
 
 def _moved_or_kept(
-    values: NDArray[Any], seen: TensorView, request: Request, where: str
-) -> tuple[NDArray[Any], str]:
+    values: Array, seen: TensorView, request: Request, where: str
+) -> tuple[Array, str]:
     """The values in the layout asked for; a vector has no NCHW, and of many files most hold some.
     Raises RefusedError.
     """
@@ -280,9 +276,7 @@ def _moved_or_kept(
         )
 
 
-def _moved(
-    values: NDArray[Any], seen: TensorView, request: Request, where: str
-) -> tuple[NDArray[Any], str]:
+def _moved(values: Array, seen: TensorView, request: Request, where: str) -> tuple[Array, str]:
     """The values in the layout asked for, and the layout they then have. Raises RefusedError."""
     target = request.layout or seen.layout
     source = "ND" if seen.layout in _FOUR_AXES and values.ndim != 4 else seen.layout
@@ -303,9 +297,7 @@ def _moved(
         ) from error
 
 
-def _packed(
-    values: NDArray[Any], seen: TensorView, source: str, target: str, request: Request
-) -> NDArray[Any]:
+def _packed(values: Array, seen: TensorView, source: str, target: str, request: Request) -> Array:
     if request.exact and target == "FRACTAL_Z":
         return compat.to_fractal_z(plain.transpose(values, source, "HWCN"), seen.groups)
     c0 = ONE_BYTE_C0 if values.dtype.itemsize == 1 and not request.exact else OTHER_C0
@@ -313,8 +305,8 @@ def _packed(
 
 
 def _unpacked(
-    values: NDArray[Any], seen: TensorView, target: str, request: Request, where: str
-) -> tuple[NDArray[Any], str]:
+    values: Array, seen: TensorView, target: str, request: Request, where: str
+) -> tuple[Array, str]:
     if request.exact and seen.groups > 1:
         raise RefusedError(
             Code.CONVERT_FUNCTION, f"{where}: the reference tool cannot read grouped weights"

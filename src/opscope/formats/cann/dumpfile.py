@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from os import PathLike
 
-    from numpy.typing import NDArray
+    from opscope.arrays import Bytes
 
 Entry = TensorEntry | BufferEntry | SpaceEntry
 
@@ -76,7 +76,7 @@ class DumpFile(msgspec.Struct, frozen=True, kw_only=True):
         """Whether every byte the header promises for entry index is in the file."""
         return self.spans[index].length >= self.header.entries()[index].size
 
-    def payload(self, index: int) -> NDArray[np.uint8]:
+    def payload(self, index: int) -> Bytes:
         """Bytes of entry index, memory-mapped when large; raises FormatError when the file can no
         longer be read.
         """
@@ -232,7 +232,7 @@ def _more(file: int, count: int) -> bytes:
     return b"".join(parts)
 
 
-def _mapped(path: str | PathLike[str], size: int) -> NDArray[np.uint8]:
+def _mapped(path: str | PathLike[str], size: int) -> Bytes:
     return np.memmap(path, np.uint8, "r", 0, (size,))
 
 

@@ -20,8 +20,7 @@ from opscope.errors import MissingValueError
 from opscope.formats import hifloat8
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array, Bytes
     from opscope.formats.cann.dtypes import ElementType
 
 _PACKED = frozenset(("int4", "int2", "uint2", "float4_e2m1"))
@@ -38,7 +37,7 @@ def dtype_of(kind: ElementType) -> np.dtype[Any] | None:
     return np.dtype(getattr(ml_dtypes, kind.numpy, kind.numpy))
 
 
-def decode(data: NDArray[np.uint8], kind: ElementType, count: int) -> NDArray[Any]:
+def decode(data: Bytes, kind: ElementType, count: int) -> Array:
     """The first count elements of data, one-dimensional; a view where the type allows it.
 
     data holds at least kind.nbytes(count) bytes. Raises MissingValueError for a type nobody defined
@@ -61,18 +60,16 @@ def decode(data: NDArray[np.uint8], kind: ElementType, count: int) -> NDArray[An
     )
 
 
-def _view(raw: NDArray[np.uint8], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _view(raw: Bytes, dtype: np.dtype[Any]) -> Array:
     # A bool that is neither 0 nor 1 is undefined behaviour in NumPy; files may hold anything.
-    elements: NDArray[Any] = raw != 0 if dtype.kind == "b" else raw.view(dtype)
+    elements: Array = raw != 0 if dtype.kind == "b" else raw.view(dtype)
     return elements
 
 
-def _unpacked(raw: NDArray[np.uint8], kind: ElementType, count: int) -> NDArray[Any]:
+def _unpacked(raw: Bytes, kind: ElementType, count: int) -> Array:
     per = 8 // kind.bits
     shifts = np.arange(per, dtype=np.uint8) * np.uint8(kind.bits)
-    codes: NDArray[Any] = ((raw[:, None] >> shifts) & np.uint8((1 << kind.bits) - 1)).reshape(-1)[
-        :count
-    ]
+    codes: Array = ((raw[:, None] >> shifts) & np.uint8((1 << kind.bits) - 1)).reshape(-1)[:count]
     if kind.name == "float4_e2m1":
         return np.take(_NIBBLES, codes)
     if kind.name.startswith("uint"):
@@ -81,7 +78,7 @@ def _unpacked(raw: NDArray[np.uint8], kind: ElementType, count: int) -> NDArray[
     return (codes.astype(np.int8) ^ np.int8(half)) - np.int8(half)
 
 
-def encode(values: NDArray[Any], kind: ElementType) -> NDArray[np.uint8]:
+def encode(values: Array, kind: ElementType) -> Bytes:
     """Bytes of the elements in C order, the inverse of decode; the dtype must be the one decode
     gives for the type.
     """
@@ -103,12 +100,10 @@ def encode(values: NDArray[Any], kind: ElementType) -> NDArray[np.uint8]:
     )
 
 
-def _packed(flat: NDArray[Any], kind: ElementType) -> NDArray[np.uint8]:
+def _packed(flat: Array, kind: ElementType) -> Bytes:
     per = 8 // kind.bits
     codes = np.zeros(-(-flat.size // per) * per, np.uint8)
     codes[: flat.size] = flat.astype(np.int8).view(np.uint8) & np.uint8((1 << kind.bits) - 1)
     shifts = np.arange(per, dtype=np.uint8) * np.uint8(kind.bits)
-    packed: NDArray[np.uint8] = np.bitwise_or.reduce(
-        codes.reshape(-1, per) << shifts, axis=1
-    ).astype(np.uint8)
+    packed: Bytes = np.bitwise_or.reduce(codes.reshape(-1, per) << shifts, axis=1).astype(np.uint8)
     return packed

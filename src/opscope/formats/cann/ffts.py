@@ -27,8 +27,7 @@ from opscope.formats.cann.wire import MAX_RANK
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.formats.cann.message import DumpData
 
 MAX_SLICES = 4096
@@ -107,7 +106,7 @@ def _ranges(tensor: Any) -> Ranges:
     return ranges
 
 
-def merge(slices: Sequence[NDArray[Any]], axis: int | None) -> NDArray[Any]:
+def merge(slices: Sequence[Array], axis: int | None) -> Array:
     """The whole tensor from all its slices, in order; without an axis they are all the whole.
 
     Raises UsageError when the slices do not fit together.

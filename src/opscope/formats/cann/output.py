@@ -23,8 +23,7 @@ from opscope.formats.cann.names import MAPPING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.formats.cann.wire import Span
 
 NPY, BIN, MSNPY, PT = "npy", "bin", "msnpy", "pt"
@@ -100,7 +99,7 @@ class Output:
 
     def tensor(self, piece: Piece, kind: str) -> Path:
         """Write one tensor; answers where. Raises RefusedError (WRITE, DATA_TYPE)."""
-        values: NDArray[Any] = piece.values
+        values: Array = piece.values
         if piece.dump in self._known:
             piece = msgspec.structs.replace(piece, dump=self._known[piece.dump])
         path = self._path(name_of(piece, kind))
@@ -141,7 +140,7 @@ class Output:
         return Path(path)
 
     @staticmethod
-    def _write(path: str, header: Any, values: NDArray[Any] | None) -> None:
+    def _write(path: str, header: Any, values: Array | None) -> None:
         with open(path, "wb", opener=_fresh) as file:
             file.write(header)
             if values is not None and values.size:
@@ -193,7 +192,7 @@ def _fresh(path: str, flags: int) -> int:
     return os.open(path, flags, 0o666)
 
 
-def _npy_header(values: NDArray[Any]) -> bytes:
+def _npy_header(values: Array) -> bytes:
     buffer = io.BytesIO()
     described = {
         "descr": np.lib.format.dtype_to_descr(values.dtype),

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats import opdebug
 from opscope.formats.cann import dumpfile, names, tensor
@@ -171,7 +172,7 @@ def _written(
         return None, [(error.code, str(error))]
 
 
-def _described(values: np.ndarray[Any, Any]) -> str:
+def _described(values: Array) -> str:
     """Shape, type and extremes, NaN where there is one; the mean is taken in double precision."""
     if values.size == 0:
         return f"[Shape: {values.shape}] [Dtype: {values.dtype}] [Max: -] [Min: -] [Mean: -]"

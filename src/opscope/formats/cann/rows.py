@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,8 +16,7 @@ from opscope.run.schema import Call, Tensor, ValueRef
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.formats.cann.calls import Operators
     from opscope.formats.cann.dumpfile import DumpFile
     from opscope.formats.cann.tensor import TensorView
@@ -92,7 +91,7 @@ class Rows:
             )
         return row
 
-    def load(self, path: Path, key: str, dtype: DType | None) -> NDArray[Any]:
+    def load(self, path: Path, key: str, dtype: DType | None) -> Array:
         """Values of tensor key ("input.0") of the file at path, in host order; what dtype says is
         in the file itself.
         """
@@ -164,7 +163,7 @@ def _slice(file: DumpFile, source: Source, io: str, index: int) -> TensorView:
     return tensor.view(file, io, index, shape=shape)
 
 
-def _whole(files: list[tuple[Path, Source]], io: str, index: int) -> NDArray[Any]:
+def _whole(files: list[tuple[Path, Source]], io: str, index: int) -> Array:
     """A tensor from all its slices, in host order."""
     opened = [(dumpfile.read(path), source) for path, source in files]
     for file, _ in opened:

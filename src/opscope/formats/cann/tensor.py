@@ -6,7 +6,7 @@ elements in either order.
 from __future__ import annotations
 
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -21,8 +21,7 @@ from opscope.formats.npy import in_shape
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.formats.cann.dumpfile import DumpFile
 
 _NEGATIVE = 1 << 63
@@ -145,7 +144,7 @@ def origin(entry: TensorEntry, layout: str, shape: tuple[int, ...], groups: int)
     return Origin(said.dim, "ND", said.dim) if layout == "ND" else None
 
 
-def device(file: DumpFile, io: str, index: int, seen: TensorView) -> NDArray[Any]:
+def device(file: DumpFile, io: str, index: int, seen: TensorView) -> Array:
     """Elements in the order and shape they have on the device; a view of the mapped file where the
     type allows it.
 
@@ -164,7 +163,7 @@ def joined(seen: TensorView, entry: TensorEntry, shape: tuple[int, ...]) -> Tens
     )
 
 
-def host(values: NDArray[Any], seen: TensorView) -> NDArray[Any]:
+def host(values: Array, seen: TensorView) -> Array:
     """Elements in host order and shape, given those of the device; as they are where the host's
     shape is not known.
     """
@@ -176,7 +175,7 @@ def host(values: NDArray[Any], seen: TensorView) -> NDArray[Any]:
 
 
 def entry_for(
-    values: NDArray[Any],
+    values: Array,
     kind: ElementType,
     *,
     layout: int = 2,

@@ -17,7 +17,7 @@ import numpy as np
 if TYPE_CHECKING:
     from typing import BinaryIO
 
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 # Types with a storage class of their own; the others name their dtype beside an untyped storage.
 _STORAGES = {
@@ -37,7 +37,7 @@ def writable(dtype: np.dtype[Any]) -> bool:
     return dtype.name in _STORAGES or dtype.name in _DTYPES
 
 
-def write(file: BinaryIO, values: NDArray[Any]) -> None:
+def write(file: BinaryIO, values: Array) -> None:
     """Write the values, in C order, as a tensor of the same shape and type into an open file; the
     type must be writable.
     """
@@ -50,7 +50,7 @@ def write(file: BinaryIO, values: NDArray[Any]) -> None:
         archive.writestr("archive/version", b"3\n")
 
 
-def _pickle(values: NDArray[Any]) -> bytes:
+def _pickle(values: Array) -> bytes:
     name = values.dtype.name
     typed = name in _STORAGES
     storage = _name("torch", _STORAGES[name]) if typed else _name("torch.storage", "UntypedStorage")

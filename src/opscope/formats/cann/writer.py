@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
 
@@ -212,7 +211,7 @@ def _plain(text: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]", "_", text) or "_"
 
 
-def _encoded(tensor: Tensor, values: NDArray[Any]) -> tuple[TensorEntry, Any]:
+def _encoded(tensor: Tensor, values: Array) -> tuple[TensorEntry, Any]:
     """Header entry and bytes of a tensor's values. Raises UsageError for a type CANN does not
     have.
     """
@@ -228,7 +227,7 @@ def _encoded(tensor: Tensor, values: NDArray[Any]) -> tuple[TensorEntry, Any]:
     ), payload
 
 
-def _kind(tensor: Tensor, values: NDArray[Any]) -> ElementType:
+def _kind(tensor: Tensor, values: Array) -> ElementType:
     """CANN's type of a row: its own where the values are decoded, else that of the values."""
     announced = BY_NAME.get(tensor.dtype)
     if announced is not None and announced.numpy is None and announced.bits:

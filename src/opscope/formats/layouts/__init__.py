@@ -10,7 +10,7 @@ grouped convolution's weight.
 from __future__ import annotations
 
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,8 +26,7 @@ from opscope.formats.layouts.nc1hwc0 import NC1HWC0, NC1HWC0_C04, NDC1HWC0
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.formats.layouts.family import Family, Shape
 
 FAMILIES: tuple[Family, ...] = (
@@ -119,8 +118,8 @@ def padded(layout: str, device: Shape) -> Origin | None:
 
 
 def to_host(
-    device: NDArray[Any], layout: str, origin: Origin, *, groups: int = 1, target: str | None = None
-) -> NDArray[Any]:
+    device: Array, layout: str, origin: Origin, *, groups: int = 1, target: str | None = None
+) -> Array:
     """Elements of a device tensor without padding, in origin.shape; with target, in that plain
     layout and all its axes.
 
@@ -146,9 +145,7 @@ def to_host(
     return plain.transpose(values, family.host, origin.layout).reshape(origin.shape)
 
 
-def from_host(
-    host: NDArray[Any], source: str, layout: str, *, c0: int = 16, groups: int = 1
-) -> NDArray[Any]:
+def from_host(host: Array, source: str, layout: str, *, c0: int = 16, groups: int = 1) -> Array:
     """Elements of a host tensor (plain layout source, all its axes, or "ND") in device order,
     padding zero.
 

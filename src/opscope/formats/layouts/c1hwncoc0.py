@@ -10,7 +10,7 @@ place of N; a dumped shape of that kind has no published order and is refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from opscope.errors import UsageError
 from opscope.formats.layouts.family import Shape, ceil_div, need_rank, pad
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 
 class Diagonal(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,13 +41,13 @@ class Diagonal(msgspec.Struct, frozen=True, kw_only=True):
             raise UsageError(f"C1HWNCoC0 of shape {list(device)}: its last two dimensions differ")
         return (h, w, c1 * c0, n)
 
-    def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
+    def unpack(self, device: Array, host: Shape, *, groups: int) -> Array:
         del groups
         c1, h, w, n, _, c0 = device.shape
         diagonal = np.diagonal(device, axis1=4, axis2=5)
         return diagonal.transpose(1, 2, 0, 4, 3).reshape(h, w, c1 * c0, n)[:, :, : host[2]]
 
-    def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
+    def pack(self, host: Array, *, c0: int, groups: int) -> Array:
         shape = self.device_shape(host.shape, c0=c0, groups=groups)
         c1, h, w, n = shape[:4]
         channels = pad(host, (h, w, c1 * c0, n)).reshape(h, w, c1, c0, n)

@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from opscope.errors import UsageError
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 Shape = tuple[int, ...]
 CUBE = 16
@@ -42,11 +42,11 @@ class Family(Protocol):
         """
         ...
 
-    def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
+    def unpack(self, device: Array, host: Shape, *, groups: int) -> Array:
         """Elements in host order and shape; device.shape equals device_shape(host)."""
         ...
 
-    def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
+    def pack(self, host: Array, *, c0: int, groups: int) -> Array:
         """Elements in device order, padding zero: the inverse of unpack."""
         ...
 
@@ -56,7 +56,7 @@ def ceil_div(a: int, b: int) -> int:
     return -(-a // b)
 
 
-def pad(array: NDArray[Any], shape: Shape) -> NDArray[Any]:
+def pad(array: Array, shape: Shape) -> Array:
     """The array with zeros behind it in every axis, up to shape."""
     if array.shape == shape:
         return array
@@ -65,7 +65,7 @@ def pad(array: NDArray[Any], shape: Shape) -> NDArray[Any]:
     return out
 
 
-def trim(array: NDArray[Any], shape: Shape) -> NDArray[Any]:
+def trim(array: Array, shape: Shape) -> Array:
     """The leading part of the array that has this shape."""
     return array[tuple(slice(0, size) for size in shape)]
 

@@ -10,7 +10,7 @@ A vector (N) is a column: (N, 1). Source: the format transfer and shape code of 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -19,7 +19,7 @@ from opscope.errors import UsageError
 from opscope.formats.layouts.family import CUBE, Shape, ceil_div, pad, trim
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 
 class Fractals(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,7 +47,7 @@ class Fractals(msgspec.Struct, frozen=True, kw_only=True):
         w1, h1 = (first, second) if self.columns_first else (second, first)
         return (*batch, h1 * m0, w1 * c0)
 
-    def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
+    def unpack(self, device: Array, host: Shape, *, groups: int) -> Array:
         del groups
         full = self.padded(device.shape)
         assert full is not None  # noqa: S101 - this family always knows
@@ -57,7 +57,7 @@ class Fractals(msgspec.Struct, frozen=True, kw_only=True):
         matrix = device.transpose(*batch, h1, m0, w1, c0).reshape(full)
         return trim(matrix, _matrix(host)).reshape(host)
 
-    def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
+    def pack(self, host: Array, *, c0: int, groups: int) -> Array:
         shape = self.device_shape(host.shape, c0=c0, groups=groups)
         full = self.padded(shape)
         assert full is not None  # noqa: S101 - this family always knows

@@ -15,7 +15,7 @@ than one super-group.)
 from __future__ import annotations
 
 from math import lcm
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -24,7 +24,7 @@ from opscope.errors import UsageError
 from opscope.formats.layouts.family import CUBE, Shape, ceil_div, need_rank
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 MAX_GROUPS = 1 << 20
 
@@ -72,7 +72,7 @@ class FractalZ(msgspec.Struct, frozen=True, kw_only=True):
         need_rank(device, 4, "FRACTAL_Z")
         return None
 
-    def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
+    def unpack(self, device: Array, host: Shape, *, groups: int) -> Array:
         h, w, c, n = host
         group = _grouping(c, n, device.shape[-1], max(groups, 1))
         tiles = _tiles(device, group, h, w)
@@ -85,7 +85,7 @@ class FractalZ(msgspec.Struct, frozen=True, kw_only=True):
             ]
         return out
 
-    def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
+    def pack(self, host: Array, *, c0: int, groups: int) -> Array:
         h, w, c, n = host.shape
         group = _grouping(c, n, c0, max(groups, 1))
         tiles = np.zeros((h, w, group.super_groups, group.c1 * c0, group.columns), host.dtype)
@@ -98,7 +98,7 @@ class FractalZ(msgspec.Struct, frozen=True, kw_only=True):
         return ordered.reshape(self.device_shape(host.shape, c0=c0, groups=groups))
 
 
-def _tiles(device: NDArray[Any], group: _Grouping, h: int, w: int) -> NDArray[Any]:
+def _tiles(device: Array, group: _Grouping, h: int, w: int) -> Array:
     """The device's elements as (H, W, Gd, Copt, Nopt)."""
     c0 = device.shape[-1]
     blocks = device.reshape(group.super_groups, group.c1, h, w, group.columns // CUBE, CUBE, c0)

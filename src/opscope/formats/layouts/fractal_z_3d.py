@@ -11,7 +11,7 @@ this layout.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -21,7 +21,7 @@ from opscope.formats.layouts.family import Shape, need_rank
 from opscope.formats.layouts.fractal_z import FRACTAL_Z
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 
 class FractalZ3D(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +41,7 @@ class FractalZ3D(msgspec.Struct, frozen=True, kw_only=True):
         need_rank(device, 4, "FRACTAL_Z_3D")
         return None
 
-    def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
+    def unpack(self, device: Array, host: Shape, *, groups: int) -> Array:
         del groups
         shape = FRACTAL_Z.device_shape(host[1:], c0=device.shape[-1], groups=1)
         out = np.empty(host, device.dtype)
@@ -49,7 +49,7 @@ class FractalZ3D(msgspec.Struct, frozen=True, kw_only=True):
             out[depth] = FRACTAL_Z.unpack(part, host[1:], groups=1)
         return out
 
-    def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
+    def pack(self, host: Array, *, c0: int, groups: int) -> Array:
         out = np.empty(self.device_shape(host.shape, c0=c0, groups=groups), host.dtype)
         shape = FRACTAL_Z.device_shape(host.shape[1:], c0=c0, groups=1)
         for part, values in zip(out.reshape(len(host), *shape), host, strict=True):

@@ -11,7 +11,7 @@ consistent.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -20,7 +20,7 @@ from opscope.errors import UsageError
 from opscope.formats.layouts.family import CUBE, Shape, ceil_div, need_rank, pad
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 _FOUR = 4
 
@@ -43,14 +43,14 @@ class FractalZC04(msgspec.Struct, frozen=True, kw_only=True):
         need_rank(device, 4, "FRACTAL_Z_C04")
         return None
 
-    def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
+    def unpack(self, device: Array, host: Shape, *, groups: int) -> Array:
         del groups
         h, w, c, n = host
         k1, n1, n0, c0 = device.shape
         rows = device.transpose(0, 3, 1, 2).reshape(k1 * c0, n1 * n0)
         return rows[: _FOUR * h * w, :n].reshape(h, w, _FOUR, n)[:, :, :c]
 
-    def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
+    def pack(self, host: Array, *, c0: int, groups: int) -> Array:
         k1, n1, n0, _ = shape = self.device_shape(host.shape, c0=c0, groups=groups)
         h, w, _, n = host.shape
         rows = pad(pad(host, (h, w, _FOUR, n)).reshape(h * w * _FOUR, n), (k1 * c0, n1 * n0))

@@ -10,7 +10,7 @@ Source: the format transfer code of CANN's graph engine.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 from opscope.formats.layouts.family import Shape, ceil_div, need_rank, pad, trim
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from opscope.arrays import Array
 
 
 class ChannelBlocks(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,7 +45,7 @@ class ChannelBlocks(msgspec.Struct, frozen=True, kw_only=True):
         size["C"] = size["1"] * size["0"]
         return tuple(size[axis] for axis in self.host)
 
-    def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
+    def unpack(self, device: Array, host: Shape, *, groups: int) -> Array:
         del groups
         order = [
             self.axes.index(axis)
@@ -56,7 +56,7 @@ class ChannelBlocks(msgspec.Struct, frozen=True, kw_only=True):
         assert full is not None  # noqa: S101 - this family always knows
         return trim(device.transpose(order).reshape(full), host)
 
-    def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
+    def pack(self, host: Array, *, c0: int, groups: int) -> Array:
         shape = self.device_shape(host.shape, c0=c0, groups=groups)
         size = dict(zip(self.axes, shape, strict=True))
         wide = tuple(

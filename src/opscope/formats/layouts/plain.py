@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -13,8 +13,7 @@ from opscope.errors import UsageError
 from opscope.formats.layouts.family import need_rank
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Array
     from opscope.formats.layouts.family import Shape
 
 PLAIN = ("NCHW", "NHWC", "HWCN", "CHWN", "NCDHW", "NDHWC", "DHWCN", "DHWNC", "NCL", "NC", "CN")
@@ -36,11 +35,11 @@ class Same(msgspec.Struct, frozen=True, kw_only=True):
         need_rank(device, len(self.host), self.host)
         return device
 
-    def unpack(self, device: NDArray[Any], host: Shape, *, groups: int) -> NDArray[Any]:
+    def unpack(self, device: Array, host: Shape, *, groups: int) -> Array:
         del host, groups
         return device
 
-    def pack(self, host: NDArray[Any], *, c0: int, groups: int) -> NDArray[Any]:
+    def pack(self, host: Array, *, c0: int, groups: int) -> Array:
         del c0, groups
         return host
 
@@ -61,7 +60,7 @@ def _order(source: str, target: str) -> tuple[int, ...]:
     return tuple(source.index(axis) for axis in target)
 
 
-def transpose(array: NDArray[Any], source: str, target: str) -> NDArray[Any]:
+def transpose(array: Array, source: str, target: str) -> Array:
     """A view of the array with its axes in the target's order. Raises UsageError when the axes
     differ.
     """

@@ -9,8 +9,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
+from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError
 from opscope.formats import opdebug
 from opscope.formats.bounded_json import load_json
@@ -55,7 +54,7 @@ def _row(file: dumpfile.DumpFile, io: str, index: int, key: tuple[int, int], sha
     )
 
 
-def raw_value(path: Path, key: str) -> np.ndarray[Any, Any]:
+def raw_value(path: Path, key: str) -> Array:
     """Values of tensor key ("input.0") of a CANN dump file, in host order."""
     io, _, number = key.partition(".")
     file = dumpfile.read(path)

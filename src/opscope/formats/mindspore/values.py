@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.mindspore.names import parse_tensor_name
 from opscope.formats.mindspore.raw import raw_value
@@ -15,7 +15,7 @@ from opscope.formats.npy import as_true_type, read_npy
 from opscope.run.dtypes import DType
 
 
-def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:
+def load_value(path: Path, key: str, true: DType | None) -> Array:
     """Elements of an .npy, of a .bin (flat: its shape stands nowhere) or of a tensor of a CANN dump
     file, in their true type.
     """
@@ -26,7 +26,7 @@ def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]
     return _read_bin(path, true)
 
 
-def _read_bin(path: Path, true: DType | None) -> np.ndarray[Any, Any]:
+def _read_bin(path: Path, true: DType | None) -> Array:
     """Plain elements; bfloat16 is widened to float32 as in the .npy files, which the size alone
     cannot tell.
     """

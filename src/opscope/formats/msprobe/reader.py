@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
+from opscope.arrays import Array
 from opscope.formats.bounded_json import load_json_or_note
 from opscope.formats.folders import file_names
 from opscope.formats.foreign import ForeignRun
@@ -67,7 +67,7 @@ def open_dump(path: Path) -> Run:
     return ForeignRun(info, root, tables, builder.draft, load=load_value)
 
 
-def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:  # noqa: ARG001 - the signature of all loaders
+def load_value(path: Path, key: str, true: DType | None) -> Array:  # noqa: ARG001 - the signature of all loaders
     """Elements of a .pt or .npy of a dump in their true type."""
     if path.suffix == ".pt":
         return as_true_type(read_pt(path), true, path)

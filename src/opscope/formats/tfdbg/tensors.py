@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.foreign import UNKNOWN
 from opscope.formats.mindspore.pb import Wire
@@ -126,7 +127,7 @@ def _told(mode: int, numbers: list[float]) -> Kept | None:
     )
 
 
-def load_value(path: Path, key: str, true: DType | None) -> np.ndarray[Any, Any]:  # noqa: ARG001 - the signature of all loaders
+def load_value(path: Path, key: str, true: DType | None) -> Array:  # noqa: ARG001 - the signature of all loaders
     """The elements of a tensor, whose key is its place in the file; FormatError where they are not
     there.
     """
@@ -163,7 +164,7 @@ def _shape(message: Wire) -> tuple[int, ...]:
     return tuple(sizes)
 
 
-def _values(proto: _Proto, message: Wire) -> np.ndarray[Any, Any]:
+def _values(proto: _Proto, message: Wire) -> Array:
     name = _NAMES.get(proto.code, "")
     known = find_dtype(name)
     if known is None or name == "string":
@@ -183,9 +184,9 @@ def _values(proto: _Proto, message: Wire) -> np.ndarray[Any, Any]:
     return given.reshape(proto.shape)
 
 
-def _given(proto: _Proto, dtype: np.dtype[Any], message: Wire) -> np.ndarray[Any, Any]:
+def _given(proto: _Proto, dtype: np.dtype[Any], message: Wire) -> Array:
     """The numbers that stand in fields of their own."""
-    parts: list[np.ndarray[Any, Any]] = []
+    parts: list[Array] = []
     for number, value in proto.numbers:
         if number in _FIXED and isinstance(value, Wire):
             part = np.frombuffer(value.data[: len(value.data) // 4 * 4], np.uint8)
@@ -208,7 +209,7 @@ def _given(proto: _Proto, dtype: np.dtype[Any], message: Wire) -> np.ndarray[Any
     return joined.astype(dtype, copy=False)
 
 
-def _integers(number: int, value: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _integers(number: int, value: Any, dtype: np.dtype[Any]) -> Array:
     listed = [value] if isinstance(value, int) else list(integers(value))
     if number == _HALVES:
         return np.array([each & 0xFFFF for each in listed], np.uint16).view(dtype)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import UsageError
 from opscope.formats.cann import torchfile
 from opscope.formats.cann.names import parse, read_mapping
@@ -31,7 +32,6 @@ from opscope.formats.writing.naming import Names, folder_of, safe, stem_of
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Tensor, ValueRef
 
-Array = np.ndarray[Any, Any]
 KINDS = ("npy", "bin", "pt", "txt", "csv", "safetensors")
 _SHARD = 256 << 20
 

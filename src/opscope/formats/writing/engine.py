@@ -8,11 +8,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
-import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import OpscopeError
 from opscope.run.access import access_of
 from opscope.run.schema import Call, Tensor, ValueRef
@@ -27,7 +27,7 @@ _AHEAD = 4  # calls waiting for each thread; bounds what is held in memory
 class Writer(Protocol):
     """Where tensors go."""
 
-    def write(self, call: Call, tensor: Tensor, values: np.ndarray[Any, Any]) -> ValueRef | None:
+    def write(self, call: Call, tensor: Tensor, values: Array) -> ValueRef | None:
         """Write one tensor; where it lies, None when its value is kept elsewhere. Called from
         several threads.
         """

@@ -23,8 +23,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
+from opscope.arrays import Array
 from opscope.formats.cann.names import stored_name
 from opscope.formats.mindspore.names import flat
 from opscope.formats.writing.array_files import wide, write_npy
@@ -34,7 +33,6 @@ from opscope.run.dtypes import dtype_of, dtype_of_numpy
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
 from opscope.version import VERSION
 
-Array = np.ndarray[Any, Any]
 _LEVELS = ("operator", "api", "module")
 _EPOCH = 1_700_000_000_000_000  # microseconds; the order within a step is what matters
 _LIMIT = 255

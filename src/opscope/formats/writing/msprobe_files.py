@@ -21,15 +21,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-import numpy as np
-
+from opscope.arrays import Array
 from opscope.formats.msprobe.names import PLACES, parse_name
 from opscope.formats.writing.array_files import write_pt
 from opscope.formats.writing.call_arguments import argument_tree
 from opscope.formats.writing.naming import Names, safe
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
 
-Array = np.ndarray[Any, Any]
 _DATA = "dump_tensor_data"
 _INFIX = {"input": "input", "output": "output"}
 

@@ -6,11 +6,11 @@ files cannot hold.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
-import numpy as np
 
+from opscope.arrays import Array
 from opscope.formats.cann.writer import write_run as write_cann
 from opscope.formats.manifest import Contents, write_manifest
 from opscope.formats.writing.array_files import ArrayFiles, SafetensorsFiles
@@ -103,7 +103,7 @@ class _WithOthers:
     def __init__(self, kernels: MindSporeFiles, others: ArrayFiles, level: str | None) -> None:
         self._kernels, self._others, self._level = kernels, others, level
 
-    def write(self, call: Call, tensor: Tensor, values: np.ndarray[Any, Any]) -> ValueRef | None:
+    def write(self, call: Call, tensor: Tensor, values: Array) -> ValueRef | None:
         """One tensor."""
         if call.level == self._level:
             return self._kernels.write(call, tensor, values)

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opscope.arrays import Ints
 from opscope.kernels.reference import LENGTH, MASK, Statistics, mix, near_limit
 
 BLOCK_BYTES = 4096
@@ -218,22 +219,22 @@ def unsound(torch: Any, pieces: Sequence[Any], size: int) -> Any:  # noqa: ARG00
     return rows[:, : Column.NEG_INF].sum() != 0
 
 
-def rows_of(words: NDArray[np.int16]) -> NDArray[np.int64]:
+def rows_of(words: NDArray[np.int16]) -> Ints:
     return words.copy().view(np.int64).reshape(-1, len(Column))
 
 
-def digest_of(rows: NDArray[np.int64], size: int) -> int:
+def digest_of(rows: Ints, size: int) -> int:
     total = int(rows[:, Column.DIGEST].view(np.uint64).sum(dtype=np.uint64))
     return mix((total + size * LENGTH) & MASK)
 
 
-def extremes(rows: NDArray[np.int64], name: str) -> tuple[float, float]:
+def extremes(rows: Ints, name: str) -> tuple[float, float]:
     ends = rows[:, [Column.LOW, Column.HIGH]].copy()
     values = ends.view(np.float64) if name in WIDE else ends.astype(np.int32).view(np.float32)
     return float(values[:, 0].min()), float(values[:, 1].max())
 
 
-def moments(rows: NDArray[np.int64], count: int, *, bias: int) -> tuple[float, float]:
+def moments(rows: Ints, count: int, *, bias: int) -> tuple[float, float]:
     """Mean and l2norm of floats, of small and large magnitudes together."""
     parts = [
         rows[:, Column.CORE_EXPONENT : Column.EXPONENT],
@@ -252,7 +253,7 @@ def core_of(words: NDArray[np.int16], dtype: Any) -> tuple[int, float | None, fl
     return (count, *joined(rows[:, Column.CORE_EXPONENT : Column.EXPONENT], count, bias=bias))
 
 
-def joined(sums: NDArray[np.int64], count: int, *, bias: int) -> tuple[float, float]:
+def joined(sums: Ints, count: int, *, bias: int) -> tuple[float, float]:
     """Mean and l2norm of so many elements from rows of exponent, sum and sum of squares."""
     shared = int(sums[:, 0].max())
     below = sums[:, 0] - shared
@@ -265,7 +266,7 @@ def joined(sums: NDArray[np.int64], count: int, *, bias: int) -> tuple[float, fl
 
 
 def integers(
-    rows: NDArray[np.int64],
+    rows: Ints,
     found: tuple[int, int, int, int, int, int, int, int],
     digest: int,
     name: str,

@@ -19,6 +19,7 @@ import ml_dtypes  # noqa: F401 - registers bfloat16 with NumPy
 import numpy as np
 from numpy.typing import NDArray
 
+from opscope.arrays import Array, Floats
 from opscope.kernels.reference import Statistics, near_limit
 
 CHUNK = 1 << 22  # elements that are worked on at once
@@ -189,11 +190,11 @@ def mean_and_norm(rows: NDArray[np.int16], count: int) -> tuple[float | None, fl
     return finite_or_none(total.sum() / count), joined(norm)
 
 
-def part(rows: NDArray[np.int16], start: int, end: int | None, dtype: Any) -> NDArray[Any]:
+def part(rows: NDArray[np.int16], start: int, end: int | None, dtype: Any) -> Array:
     return rows[:, start:end].copy().view(dtype)
 
 
-def joined(norms: NDArray[np.float64]) -> float | None:
+def joined(norms: Floats) -> float | None:
     return finite_or_none(math.sqrt(float((norms**2).sum())))
 
 

@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
+from opscope.arrays import Array
 from opscope.kernels import digest as digest_of
 from opscope.kernels.calls import call_name
 from opscope.record.arrays import bytes_of, measured
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
     from opscope.record.mindspore.compiled import CompiledParts
     from opscope.run.store.writer import ProcessWriter
 
-Array = np.ndarray[Any, Any]
 Slots = Sequence[tuple[str, Any]]
 BATCH = 256
 MOST_PROBLEMS = 10

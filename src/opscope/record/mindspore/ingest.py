@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opscope.arrays import Array
 from opscope.errors import OpscopeError
 from opscope.formats.mindspore.failed import Failed
 from opscope.formats.mindspore.reader import open_dump
 from opscope.operators.catalogue import knowing
-from opscope.record.arrays import Array, bytes_of, measured
+from opscope.record.arrays import bytes_of, measured
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits
 from opscope.record.mindspore.numbers import Numbers

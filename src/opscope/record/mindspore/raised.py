@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import OpscopeError
 from opscope.formats.mindspore.failed import Failed, first_paragraph
 from opscope.formats.mindspore.reader import open_dump
@@ -46,7 +47,6 @@ _RUNS = {
 _SIDE = frozenset({"graphs", "execution_order", ".dump_metadata"})
 _SLOT = re.compile(r"\d{1,9}(\.\d{1,9})?")
 _GOT = re.compile(r"\bgot:? +(-?\d{1,18})\b")
-Array = np.ndarray[Any, Any]
 
 
 class Raised(msgspec.Struct, frozen=True, kw_only=True):

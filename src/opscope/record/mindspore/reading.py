@@ -11,8 +11,8 @@ import ml_dtypes
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.formats.mindspore.arguments import tagged
-from opscope.record.arrays import Array
 from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Tensor
 

@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any
 
 import numpy as np
 import torch
 
+from opscope.arrays import Array
 from opscope.record.torch.aside import TensorBase
 from opscope.record.torch.composed import is_composed
 from opscope.run.dtypes import find_dtype
 from opscope.run.store.shard_reader import overlapping
 
 
-def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
+def view(tensor: torch.Tensor) -> Array | None:
     """The tensor's own memory as an array in its true dtype, without a copy; None where it has none
     or NumPy no such type.
     """
@@ -36,9 +36,7 @@ def view(tensor: torch.Tensor) -> np.ndarray[Any, Any] | None:
     memory.tensor = tensor  # type: ignore[attr-defined]  # the array keeps the memory, the memory its tensor
     strides = tuple(stride * dtype.itemsize for stride in tensor.stride())
     # as_strided names the type to NumPy by text, which has none for float8_e5m2
-    array: np.ndarray[Any, Any] = np.ndarray(
-        tuple(tensor.shape), dtype, memoryview(memory), strides=strides
-    )
+    array: Array = np.ndarray(tuple(tensor.shape), dtype, memoryview(memory), strides=strides)
     array.flags.writeable = False
     return array
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
+from opscope.arrays import Array
 from opscope.judge.arguments import Arguments
 from opscope.judge.integer_values import integer_overflow
 from opscope.judge.integers import needs_values
@@ -140,7 +141,7 @@ class Sentinel:
         )
 
 
-def places_of(array: np.ndarray[Any, Any]) -> str | None:
+def places_of(array: Array) -> str | None:
     """Elements that are not finite, in C order, as "3,7-9"; None of a single number, of large
     arrays, and where they lie far apart.
     """

@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from opscope.arrays import Array
 from opscope.record.exits import restore
 from opscope.record.torch.aside import aside
 from opscope.record.torch.imports import once_imported
@@ -135,7 +136,7 @@ def tensor_of(array: Any) -> torch.Tensor | None:
             return None
 
 
-def _within(base: torch.Tensor, array: np.ndarray[Any, Any]) -> torch.Tensor:
+def _within(base: torch.Tensor, array: Array) -> torch.Tensor:
     """An array as a part of a tensor's memory."""
     storage = base.untyped_storage()
     dtype = torch.from_numpy(np.empty(0, array.dtype)).dtype

@@ -18,10 +18,10 @@ from functools import partial
 from typing import Any
 
 import msgspec
-import numpy as np
 import torch
 from torch.fx.node import map_arg
 
+from opscope.arrays import Array
 from opscope.judge.compiled import Deviation, Sides, deviation
 from opscope.record.torch.dynamo import copied
 from opscope.record.torch.inlined import inlined
@@ -32,7 +32,6 @@ SECONDS = 90.0  # to cut one graph down
 SIDES = 8  # with other roundings
 NEAR = 32  # units of rounding within which two results are alike without more work
 MOST = 1 << 24  # elements of one output
-Array = np.ndarray[Any, Any]
 Run = Callable[[list[Any]], Sequence[Any]]
 
 

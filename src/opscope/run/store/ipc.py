@@ -27,6 +27,7 @@ import nanoarrow
 import numpy as np
 from nanoarrow.ipc import InputStream
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.run.arrow import NUMBERS, Column, child_types, valid_rows
 
@@ -282,13 +283,11 @@ class IpcFile:
             return Column(place.type, length, 0, validity, (), children)
         return self._variable(batch, place, length, validity)
 
-    def _variable(
-        self, batch: Batch, place: _Place, length: int, validity: np.ndarray[Any, Any] | None
-    ) -> Column:
+    def _variable(self, batch: Batch, place: _Place, length: int, validity: Array | None) -> Column:
         first = place.buffer + 1
         ends = self._buffer(batch, first, np.int32, length + 1 if length else 0)
         children = tuple(self._column(batch, child, None) for child in place.children)
-        data: tuple[np.ndarray[Any, Any], ...] = (
+        data: tuple[Array, ...] = (
             () if children else (self._buffer(batch, first + 1, np.uint8, None),)
         )
         room = children[0].length if children else len(data[0])
@@ -298,9 +297,7 @@ class IpcFile:
             )
         return Column(place.type, length, 0, validity, (ends, *data), children)
 
-    def _buffer(
-        self, batch: Batch, number: int, dtype: Any, count: int | None
-    ) -> np.ndarray[Any, Any]:
+    def _buffer(self, batch: Batch, number: int, dtype: Any, count: int | None) -> Array:
         """A buffer as an array of count elements (None: as many as it has)."""
         offset, length = batch.buffers[2 * number : 2 * number + 2]
         itemsize = _ITEMSIZES[dtype]

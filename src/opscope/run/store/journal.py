@@ -36,7 +36,7 @@ from opscope.run.store.held_file import HeldFile
 from opscope.run.store.shard_reader import shaped
 
 if TYPE_CHECKING:
-    import numpy as np
+    from opscope.arrays import Array
 
 NAME = "journal-"
 MAGIC = b"OPSCOPJR"
@@ -181,7 +181,7 @@ def _read(path: Path) -> Entry | None:
     return Entry(name=path.name, state=state, thread=thread, index=index, head=head)
 
 
-def read_value(directory: Path, entry: Entry, tensor: Tensor) -> np.ndarray[Any, Any]:
+def read_value(directory: Path, entry: Entry, tensor: Tensor) -> Array:
     """Elements of one input; MissingValueError when they were not written, FormatError when the
     file is too short for them.
     """

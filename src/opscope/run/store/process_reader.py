@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.run.arrow import Column, column_values, rows_of_columns, sliced
 from opscope.run.schema import TABLES, Call, Process, Tensor, ValueRef
@@ -226,7 +227,7 @@ class ProcessReader:
                 found[index] = entry
         return found
 
-    def value(self, tensor: Tensor, ref: ValueRef) -> np.ndarray[Any, Any]:
+    def value(self, tensor: Tensor, ref: ValueRef) -> Array:
         """Elements of a tensor row, from a shard or from a journal."""
         entry = (
             next((entry for entry in self.journals if entry.name == ref.shard), None)

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from nanoarrow.ipc import InputStream
 
+from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.run.access import Access
 from opscope.run.arrow import Column, column_array, encode_rows, owned, struct_columns, table_schema
@@ -51,7 +52,7 @@ RECORDED = Coverage(
 )
 
 
-class _Columns(Mapping[str, "np.ndarray[Any, Any]"]):
+class _Columns(Mapping[str, "Array"]):
     """Columns of one batch, decoded when they are looked up: who screens numbers does not pay for
     texts.
     """
@@ -63,9 +64,9 @@ class _Columns(Mapping[str, "np.ndarray[Any, Any]"]):
         self._number = number
         self._names = tuple(names)
         self._constants = constants
-        self._known: dict[str, np.ndarray[Any, Any]] = {}
+        self._known: dict[str, Array] = {}
 
-    def __getitem__(self, name: str) -> np.ndarray[Any, Any]:
+    def __getitem__(self, name: str) -> Array:
         found = self._known.get(name)
         if found is None:
             if name not in self._names:
@@ -248,9 +249,7 @@ class NativeRun(Relations):
         reader = self._by_number.get(process)
         return None if reader is None else reader.blackbox
 
-    def columns(
-        self, table: str, names: Sequence[str]
-    ) -> Iterator[Mapping[str, np.ndarray[Any, Any]]]:
+    def columns(self, table: str, names: Sequence[str]) -> Iterator[Mapping[str, Array]]:
         """Some columns of a table, a batch at a time; a column's bytes are read when it is first
         looked up. See query.columns.
         """
@@ -339,7 +338,7 @@ class NativeRun(Relations):
         reader = self._by_number.get(process)
         return () if reader is None else reader.tensors_of(index)
 
-    def value(self, tensor: Tensor) -> np.ndarray[Any, Any]:
+    def value(self, tensor: Tensor) -> Array:
         """Elements of a tensor row, a read-only view of the file; raw bytes for a type NumPy does
         not have.
 
@@ -403,9 +402,7 @@ class _Bytes:
         return done
 
 
-def _unfinished_columns(
-    calls: tuple[Call, ...], names: Sequence[str]
-) -> dict[str, np.ndarray[Any, Any]]:
+def _unfinished_columns(calls: tuple[Call, ...], names: Sequence[str]) -> dict[str, Array]:
     columns = dict(
         zip(
             TABLES["calls"],

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError
 from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Tensor, ValueRef
@@ -79,7 +80,7 @@ class ShardReader:
         self._directory = directory
         self._open = lru_cache(maxsize=64)(opened)
 
-    def read(self, tensor: Tensor, ref: ValueRef) -> np.ndarray[Any, Any]:
+    def read(self, tensor: Tensor, ref: ValueRef) -> Array:
         """Elements of a tensor row; of raw bytes, one dimension, for a type NumPy does not have."""
         if not is_shard_name(ref.shard):
             raise FormatError(
@@ -90,9 +91,7 @@ class ShardReader:
         return shaped(shard.bytes_of(ref.key), tensor, shard.path)
 
 
-def shaped(
-    data: np.ndarray[Any, np.dtype[np.uint8]], tensor: Tensor, path: Path
-) -> np.ndarray[Any, Any]:
+def shaped(data: np.ndarray[Any, np.dtype[np.uint8]], tensor: Tensor, path: Path) -> Array:
     """Bytes as the array that a row describes; an expanded tensor's bytes are those of its base.
 
     FormatError when the bytes are neither those of the shape nor those of the shape with stride-0
@@ -120,8 +119,8 @@ def shaped(
 
 
 def laid_out(
-    elements: np.ndarray[Any, Any], shape: tuple[int, ...], stride: tuple[int, ...] | None
-) -> np.ndarray[Any, Any] | None:
+    elements: Array, shape: tuple[int, ...], stride: tuple[int, ...] | None
+) -> Array | None:
     """Stored elements as the array of a row, None when they do not fill it.
 
     A recorder stores what a tensor covers in the order of memory, that is by falling stride,

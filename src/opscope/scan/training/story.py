@@ -16,8 +16,7 @@ from opscope.questions.tables import key, merged
 from opscope.scan.training.facts import Facts, facts_of
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
+    from opscope.arrays import Ints
     from opscope.questions.tables import Tables
 
 SAMPLED = 32  # steps that are looked at, the first and the last ones
@@ -100,7 +99,7 @@ class Story(msgspec.Struct, frozen=True):
         yield from found.items()
 
     @property
-    def calls(self) -> NDArray[np.int64]:
+    def calls(self) -> Ints:
         """Numbers of all calls of the sampled steps."""
         return calls_in(self.spans)
 
@@ -126,7 +125,7 @@ def sampled_steps(spans: Spans) -> Spans:
     return {place: span for place, span in spans.items() if place[2] in kept[place[0]]}
 
 
-def calls_in(spans: Spans) -> NDArray[np.int64]:
+def calls_in(spans: Spans) -> Ints:
     """Numbers of the calls between the first and the last of each span."""
     return merged(
         [
