@@ -44,7 +44,6 @@ from opscope.formats.mindspore.edges import Versions, wire
 from opscope.formats.mindspore.ir import parse_ir
 from opscope.formats.mindspore.metadata import (
     read_arguments,
-    read_iterations,
     read_order,
     read_settings,
 )
@@ -242,7 +241,6 @@ def _small_files(folder: Path) -> None:
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             read_order(path, problems)
-            read_iterations(path, problems)
     read_settings(folder, problems)
     for path in sorted(folder.glob("*.json")):
         read_arguments(path)

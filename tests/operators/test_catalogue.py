@@ -12,7 +12,7 @@ import pytest
 
 from opscope.judge.families import UNJUDGED
 from opscope.judge.tolerance import _RULES
-from opscope.operators.catalogue import SHEETS, family, sheet, traits_of, words_with
+from opscope.operators.catalogue import SHEETS, family, sheet, traits_of
 from opscope.operators.rows import read_sheet
 from opscope.operators.spelling import word_of
 
@@ -102,9 +102,9 @@ def test_every_kind_of_tolerance_has_its_rule() -> None:
 
 
 def test_every_flag_is_set_somewhere() -> None:
-    with pytest.raises(ValueError, match="no flag"):
-        words_with("movs")
-    assert all(words_with(flag) for flag in ("moves", "view", "allocates", "random", "contraction"))
+    rows = [row for name in SHEETS for row in sheet(name).rows.values()]
+    for flag in ("moves", "view", "allocates", "random", "contraction"):
+        assert any(row.get(flag) for row in rows)
 
 
 def test_loads_without_any_framework() -> None:

@@ -81,10 +81,10 @@ def _integer(digits: str) -> int | float:
     return int(digits) if len(digits) <= DIGITS else float(digits)
 
 
-def too_deep(value: Any, limit: int = DEPTH_LIMIT) -> bool:
-    """Whether containers nest deeper than limit."""
+def too_deep(value: Any) -> bool:
+    """Whether containers nest deeper than DEPTH_LIMIT."""
     level = [value]
-    for _ in range(limit + 1):
+    for _ in range(DEPTH_LIMIT + 1):
         level = [
             item
             for part in level

@@ -88,6 +88,9 @@ def errors_of(side: Array, reference: Array, dtype: str) -> Errors:
         )
 
 
+CLEAR = 10.0  # times golden's error, by statistics alone
+
+
 def _of(dtype: str) -> tuple[float, float, float]:
     return _WIDE if dtype in ("float64", "complex128") else _TYPES.get(dtype, _OTHER)
 
@@ -109,9 +112,7 @@ def dual_standard(
     return judge(mine, theirs, dtype=name, level=level)
 
 
-def dual_by_statistics(
-    mine: float, theirs: float, *, dtype: str, allowed: float = 10.0
-) -> Agreement:
+def dual_by_statistics(mine: float, theirs: float, *, dtype: str) -> Agreement:
     """The same from the relative errors against the reference that statistics alone prove: one
     error beside another, as largest ones are.
 
@@ -122,14 +123,14 @@ def dual_by_statistics(
         f"by statistics alone, it is at least {mine:.3g} of the scale from the reference, "
         f"golden {theirs:.3g}"
     )
-    if ratio > allowed:
+    if ratio > CLEAR:
         return Agreement(
             verdict=DIFFER,
             error=ratio,
-            allowed=allowed,
-            words=f"{words}; {allowed:g} times is allowed",
+            allowed=CLEAR,
+            words=f"{words}; {CLEAR:g} times is allowed",
         )
-    return Agreement(verdict=AGREE if mine else EQUAL, error=ratio, allowed=allowed, words=words)
+    return Agreement(verdict=AGREE if mine else EQUAL, error=ratio, allowed=CLEAR, words=words)
 
 
 def judge(mine: Errors, theirs: Errors, *, dtype: str, level: str = "L0") -> Agreement:

@@ -36,19 +36,17 @@ def explain(
     target: Array,
     golden: Array,
     *,
-    allowed: tuple[float, float] | None = None,
     others: Mapping[str, Array] | None = None,
 ) -> Explanation | None:
     """Answers what turns golden into target, or where they differ, where one explanation is the
     whole difference; else None.
 
-    allowed is (absolute, relative), the difference that is no difference; by default a few
-    roundings of the coarser type. others are further tensors of the call by name, such as its bias.
-    Arrays of more than 2**24 elements are not searched.
+    A few roundings of the coarser type are no difference. others are further tensors of the call by
+    name, such as its bias. Arrays of more than 2**24 elements are not searched.
     """
     if target.size != golden.size or not 1 < golden.size <= LARGEST:
         return None
-    absolute, relative = roundings(target, golden) if allowed is None else allowed
+    absolute, relative = roundings(target, golden)
     wide = np.complex128 if "c" in (target.dtype.kind, golden.dtype.kind) else np.float64
     with np.errstate(all="ignore"):
         t, g = target.astype(wide), golden.astype(wide)

@@ -30,7 +30,7 @@ from opscope.operators.spelling import (
     world_of,
 )
 from opscope.operators.told import Rows, Scope, Told
-from opscope.operators.traits import FLAGS, Traits
+from opscope.operators.traits import Traits
 
 # Every room asks by an operator's name alone, so what is told beside the shipped data has one owner
 # in a process: this module. Nobody else holds the scope.
@@ -183,19 +183,6 @@ def kin(op: str) -> str:
     operator, this calls aten::addmm, MatMul and Dense one thing; its family where it has no kin.
     """
     return traits_of(op).kin or family(op)
-
-
-@cache
-def words_with(trait: str) -> frozenset[str]:
-    """Every word whose row sets this flag."""
-    if trait not in FLAGS:
-        raise ValueError(f"{trait} is no flag of the catalogue")
-    return frozenset(
-        word
-        for name in SHEETS
-        for word, row in sheet(name).rows.items()
-        if row.get(trait) and "." not in word
-    )
 
 
 def _find(world: str, word: str) -> Row:

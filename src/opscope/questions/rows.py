@@ -172,15 +172,10 @@ def _suspects(
 
 
 def matching(
-    tables: Tables,
-    table: str,
-    wanted: Ints,
-    names: Sequence[str],
-    *,
-    extra: str | None = None,
+    tables: Tables, table: str, wanted: Ints, names: Sequence[str]
 ) -> Iterator[tuple[Any, ...]]:
-    """Rows of the wanted calls, as tuples of these columns; extra is one more expression of SQL."""
-    listed = ", ".join([*(f'"{name}"' for name in names), *([extra] if extra else [])])
+    """Rows of the wanted calls, as tuples of these columns."""
+    listed = ", ".join(f'"{name}"' for name in names)
     query = f'SELECT {listed} FROM near_{table} SEMI JOIN wanted USING (process, "index")'  # noqa: S608 - names of the schema
     return tables.stream(query, wanted=wanted)
 

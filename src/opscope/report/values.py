@@ -17,14 +17,14 @@ MAX_LINES = 16
 MAX_ELEMENTS = 1000
 
 
-def excerpt(array: Array, *, width: int = 76) -> list[str]:
+def excerpt(array: Array) -> list[str]:
     """Lines with the corners of an array, then the first places of nan, inf and -inf."""
     shown = _widened(array)
     options: dict[str, Any] = {
         "threshold": 60,
         "edgeitems": 3 if shown.ndim < 3 else 1,
         "precision": 4,
-        "max_line_width": width,
+        "max_line_width": 76,
     }
     lines = [text for text in np.array2string(shown, **options).splitlines() if text.strip()]
     if len(lines) > MAX_LINES:

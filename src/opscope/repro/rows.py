@@ -33,13 +33,13 @@ class Sample(msgspec.Struct, frozen=True):
     differences: bool = False
 
 
-def operators_inside(run: Run, call: Call, *, limit: int = 5) -> list[str]:
-    """Names of the first operator calls directly inside an api or module call."""
+def operators_inside(run: Run, call: Call) -> list[str]:
+    """Names of the first five operator calls directly inside an api or module call."""
     query = (
         "SELECT name FROM calls WHERE process = ? AND parent = ? AND level = ? ORDER BY "
-        '"index" LIMIT ?'
+        '"index" LIMIT 5'
     )
-    return [row["name"] for row in sql(run, query, [call.process, call.index, "operator", limit])]
+    return [row["name"] for row in sql(run, query, [call.process, call.index, "operator"])]
 
 
 def same_elements(row: Tensor) -> tuple[object, ...]:

@@ -164,8 +164,6 @@ def _spellings() -> dict[str, DType]:
 
 
 _SPELLINGS = _spellings()
-_PROTO = {entry.proto: entry for entry in DTYPES if entry.proto is not None}
-_GE = {entry.ge: entry for entry in DTYPES if entry.ge is not None}
 
 
 @lru_cache(maxsize=512)
@@ -192,16 +190,6 @@ def dtype_of_numpy(dtype: np.dtype[Any]) -> DType:
     if found is None or found.numpy is None:
         raise UsageError(f"NumPy type {dtype.name!r} is not the type of a tensor")
     return found
-
-
-def dtype_of_proto(number: int) -> DType | None:
-    """The type a CANN dump header calls by this number, or None."""
-    return _PROTO.get(number)
-
-
-def dtype_of_ge(number: int) -> DType | None:
-    """The type GE's C++ API calls by this number, or None."""
-    return _GE.get(number)
 
 
 _LETTERS = {"float": "f", "int": "i", "uint": "u", "complex": "c"}

@@ -258,7 +258,7 @@ def op_spellings(op: str) -> tuple[str, ...]:
     return (op, op.rpartition(".")[2], op.rpartition("/")[2])
 
 
-def near_names(text: str, names: Iterable[str], *, limit: int = 3) -> tuple[str, ...]:
+def near_names(text: str, names: Iterable[str]) -> tuple[str, ...]:
     """Names that look like this text, best first; for the warning about a pattern or name that
     matches nothing.
     """
@@ -266,7 +266,7 @@ def near_names(text: str, names: Iterable[str], *, limit: int = 3) -> tuple[str,
 
     wanted = text.strip("*?").lower()
     choices = {name: name.lower() for name in names if name}
-    found = process.extract(wanted, choices, scorer=fuzz.WRatio, score_cutoff=60, limit=limit)
+    found = process.extract(wanted, choices, scorer=fuzz.WRatio, score_cutoff=60, limit=3)
     return tuple(name for _, _, name in found)
 
 

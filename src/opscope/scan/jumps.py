@@ -15,8 +15,6 @@ import numpy as np
 
 from opscope.questions.tables import Tables, key, merged
 
-Series = tuple[Sequence[int], Sequence[float]]  # steps and values
-
 JUMP = 1e3  # times the largest earlier value, which counts as at least 1
 BEGAN = 30.0  # times the norm of before: where the growth began
 

@@ -180,8 +180,6 @@ def entry_for(
     *,
     layout: int = 2,
     original: tuple[int, ...] | None = None,
-    groups: int = 0,
-    nbytes: int | None = None,
 ) -> TensorEntry:
     """Header entry of device elements, as the device's own writer makes it; layout is a format
     number (2: ND).
@@ -192,6 +190,5 @@ def entry_for(
         format=layout,
         shape=shape,
         original_shape=shape if original is None else Shape(dim=original),
-        size=kind.nbytes(values.size) if nbytes is None else nbytes,
-        sub_format=groups,
+        size=kind.nbytes(values.size),
     )

@@ -36,11 +36,6 @@ def read_order(path: Path, problems: list[str]) -> list[str]:
     ]
 
 
-def read_iterations(path: Path, problems: list[str]) -> list[int]:
-    """The iterations that ran, from ms_global_execution_order_graph_{g}.csv."""
-    return [int(line) for line in read_order(path, problems) if re.fullmatch(r"\d{1,9}", line)]
-
-
 def read_settings(folder: Path, problems: list[str]) -> dict[str, Any]:
     """.dump_metadata: {"config": {"device_target": …, "ms_version": …}, "data_dump": the user's
     settings}; may be absent.

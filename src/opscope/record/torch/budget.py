@@ -81,9 +81,8 @@ class Budget:
     for no limit.
     """
 
-    def __init__(self, share: float | None, *, first: int = FIRST) -> None:
+    def __init__(self, share: float | None) -> None:
         self.share = share
-        self.first = first
         self.spent = 0.0
         self.sampled = 0.0
         self.checked = 0
@@ -109,10 +108,10 @@ class Budget:
         if variants > VARIANTS:
             known = self.signatures.get(("general", *general))
             if known is None:
-                known = self.signatures[("general", *general)] = Signature(first=self.first)
+                known = self.signatures[("general", *general)] = Signature()
             return known
         shapes = self._shapes[func] = self._shapes.get(func, 0) + 1
-        first = min(self.first, FIRST_LARGE) if largest_of(key) > LARGE else self.first
+        first = FIRST_LARGE if largest_of(key) > LARGE else FIRST
         found = self.signatures[key] = Signature(first=first if shapes <= SHAPES else 0)
         return found
 
