@@ -527,8 +527,8 @@ def test_the_manuals_example_of_ez2001(faults: Faults) -> None:
     (core,) = one.cores
     assert (core.kind, core.bits, one.generation) == ("aivec error", (95,), "Ascend 950")
     assert core.message == "The DDR address of the MTE instruction is out of range"
-    assert [topic for topic, _ in one.notes] == ["ras"]
-    assert "0x80e18400" in one.notes[0][1]
+    assert [note.topic for note in one.notes] == ["ras"]
+    assert "0x80e18400" in one.notes[0].text
 
 
 def test_an_ffts_task_names_its_context(faults: Faults) -> None:

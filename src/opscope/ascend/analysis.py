@@ -282,7 +282,7 @@ def _dump(
         return None
     try:
         return read_dump(
-            path, tensors, failed=[text for topic, text in fault.notes if topic == "unreadable"]
+            path, tensors, failed=[note.text for note in fault.notes if note.topic == "unreadable"]
         )
     except FormatError as error:
         problems.append(str(error))
@@ -357,7 +357,7 @@ def _missing(
 
 
 def _missing_dump(fault: Fault, node: Node | None, kernel: Kernel | None) -> Missing:
-    written = next((path for what, path in fault.dump_files if what == "exception"), None)
+    written = next((file.path for file in fault.dump_files if file.what == "exception"), None)
     if written is not None:
         return Missing(
             "exception dump",

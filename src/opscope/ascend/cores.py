@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from opscope.ascend.fault import Argument, Core, Fault
+from opscope.ascend.fault import Argument, Core, DumpFile, Fault
 from opscope.ascend.kernels import Kernel, is_kernel, kernel_names, kernel_of, stripped
 from opscope.ascend.opened import with_registers
 from opscope.ascend.registers import ASCEND950
@@ -97,7 +97,7 @@ def fault_of(one: CoreFile) -> Fault:
 
 def completed(fault: Fault, one: CoreFile) -> Fault:
     """The error with what only the .core file knows: what the logs say stays."""
-    changes: dict[str, object] = {"dump_files": (*fault.dump_files, ("core", one.path))}
+    changes: dict[str, object] = {"dump_files": (*fault.dump_files, DumpFile("core", one.path))}
     if not any(core.bits or core.registers for core in fault.cores):
         changes["cores"] = tuple(
             core for each in one.registers if (core := _core(each, one, fault)).bits

@@ -74,9 +74,9 @@ def find_dump(paths: Sequence[Path], fault: Fault, node_names: Sequence[str]) ->
     of its node.
     """
     said = {
-        path.replace("\\", "/").rpartition("/")[2]
-        for what, path in fault.dump_files
-        if what == "exception"
+        file.path.replace("\\", "/").rpartition("/")[2]
+        for file in fault.dump_files
+        if file.what == "exception"
     }
     for path in paths:
         if path.name in said:

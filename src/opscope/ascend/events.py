@@ -2,14 +2,14 @@
 """What one line of a log says: a frozen record for each kind of line.
 
 Numbers are integers, None where the line does not have them. A line that says a whole Core,
-Argument or Returned is that record.
+Argument, DumpFile, Noted or Returned is that record.
 """
 
 from __future__ import annotations
 
 import msgspec
 
-from opscope.ascend.fault import Argument, Core, Returned
+from opscope.ascend.fault import Argument, Core, DumpFile, Noted, Returned
 
 
 class Allocated(msgspec.Struct, frozen=True):
@@ -135,13 +135,6 @@ class LoadedData(msgspec.Struct, frozen=True, kw_only=True):
     size: int
 
 
-class DumpFile(msgspec.Struct, frozen=True):
-    """A file that was written."""
-
-    what: str
-    path: str
-
-
 class Unreadable(msgspec.Struct, frozen=True):
     """Memory could not be copied."""
 
@@ -199,13 +192,6 @@ class Cleaned(msgspec.Struct, frozen=True):
     """Memory of a node was zeroed before it."""
 
     node: str
-
-
-class Noted(msgspec.Struct, frozen=True):
-    """A line that is worth its own text."""
-
-    topic: str
-    text: str
 
 
 class FaultAddress(msgspec.Struct, frozen=True):

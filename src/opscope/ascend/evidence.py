@@ -13,6 +13,7 @@ import msgspec
 
 from opscope.ascend.analysis import Missing
 from opscope.ascend.dumps import DumpedTensor
+from opscope.ascend.fault import DumpFile, Noted
 from opscope.ascend.graphs import Producer, TensorDesc
 from opscope.ascend.kernels import Parameter
 from opscope.run.finding import Finding
@@ -40,20 +41,6 @@ class Part(msgspec.Struct, frozen=True, kw_only=True, tag_field="part", tag=_wor
     """One part of the evidence; as data its kind stands under `part`."""
 
 
-class DumpFile(msgspec.Struct, frozen=True):
-    """A file that was written when the kernel failed."""
-
-    what: str
-    path: str
-
-
-class Note(msgspec.Struct, frozen=True):
-    """A line of the logs that is worth its own text."""
-
-    topic: str
-    text: str
-
-
 class ErrorPart(Part, frozen=True, kw_only=True):
     """The error itself, as the logs have it."""
 
@@ -79,7 +66,7 @@ class ErrorPart(Part, frozen=True, kw_only=True):
     offset: int = 0
     dump_files: tuple[DumpFile, ...] = ()
     program: dict[str, Any] = {}
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Noted, ...] = ()
     warnings: tuple[str, ...] = ()
     case_result: str | None = None
 

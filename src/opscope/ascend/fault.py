@@ -79,6 +79,20 @@ class Returned(msgspec.Struct, frozen=True):
     inner: str | None = None
 
 
+class DumpFile(msgspec.Struct, frozen=True):
+    """A file that was written."""
+
+    what: str
+    path: str
+
+
+class Noted(msgspec.Struct, frozen=True):
+    """A line that is worth its own text."""
+
+    topic: str
+    text: str
+
+
 class Allocation(msgspec.Struct, frozen=True):
     """One allocation of device memory, in the order of the log; freed_at is the time of its free
     before the error.
@@ -133,8 +147,8 @@ class Fault(msgspec.Struct, frozen=True, kw_only=True):
     block_dim: int | None = None
     args_size: int | None = None
     returned: tuple[Returned, ...] = ()
-    dump_files: tuple[tuple[str, str], ...] = ()
-    notes: tuple[tuple[str, str], ...] = ()
+    dump_files: tuple[DumpFile, ...] = ()
+    notes: tuple[Noted, ...] = ()
     fault_addresses: tuple[int, ...] = ()
     program: dict[str, Any] = {}
     allocations: tuple[Allocation, ...] | None = None

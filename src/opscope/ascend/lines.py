@@ -21,7 +21,6 @@ from opscope.ascend.events import (
     Coded,
     Described,
     DescribedNode,
-    DumpFile,
     Event,
     Extended,
     Failed,
@@ -34,7 +33,6 @@ from opscope.ascend.events import (
     LoadedType,
     Loading,
     Module,
-    Noted,
     Passed,
     Program,
     Screen,
@@ -46,7 +44,7 @@ from opscope.ascend.events import (
     Unreadable,
     Words,
 )
-from opscope.ascend.fault import Argument, Core, Returned
+from opscope.ascend.fault import Argument, Core, DumpFile, Noted, Returned
 from opscope.ascend.records import Record
 from opscope.ascend.registers import ASCEND950, CLASSIC
 

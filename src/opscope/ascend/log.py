@@ -32,7 +32,7 @@ from opscope.ascend.events import (
     SlogError,
     Tracked,
 )
-from opscope.ascend.fault import Allocation, Core, Fault, Returned
+from opscope.ascend.fault import Allocation, Core, Fault, Noted, Returned
 from opscope.ascend.lines import events
 from opscope.ascend.opened import Open, close, same_core
 from opscope.ascend.records import Record, records
@@ -260,7 +260,7 @@ class LogReader:
     ) -> Fault:
         pid = self._pids.get(fault.pid) if fault.pid is not None else None
         for text in self._assertions(fault):
-            fault.notes[("assert", text)] = None
+            fault.notes[Noted("assert", text)] = None
         return close(
             fault,
             pid=pid if pid is not None and pid >= 0 else None,

@@ -19,7 +19,6 @@ from opscope.ascend.events import (
     AnalysedCore,
     Described,
     DescribedNode,
-    DumpFile,
     Event,
     Extended,
     Failed,
@@ -31,7 +30,6 @@ from opscope.ascend.events import (
     LoadedType,
     Loading,
     Module,
-    Noted,
     Program,
     ScreenCore,
     SlogCore,
@@ -40,7 +38,7 @@ from opscope.ascend.events import (
     Unreadable,
     Words,
 )
-from opscope.ascend.fault import Allocation, Argument, Core, Fault, Returned
+from opscope.ascend.fault import Allocation, Argument, Core, DumpFile, Fault, Noted, Returned
 from opscope.ascend.lines import bits950, numbers
 from opscope.ascend.records import Record
 from opscope.ascend.registers import ASCEND950, CLASSIC
@@ -126,8 +124,8 @@ class Open:
         default_factory=lambda: {"before": {}, "after": {}}
     )
     returned: dict[Returned, None] = field(default_factory=dict)
-    dump_files: dict[tuple[str, str], None] = field(default_factory=dict)
-    notes: dict[tuple[str, str], None] = field(default_factory=dict)
+    dump_files: dict[DumpFile, None] = field(default_factory=dict)
+    notes: dict[Noted, None] = field(default_factory=dict)
     addresses: dict[int, None] = field(default_factory=dict)
     program: dict[str, Any] = field(default_factory=dict)
     loading: Load | None = None
@@ -394,7 +392,7 @@ def _unreadable(event: Unreadable, fault: Open, _: Record) -> None:
     key = known[0] if known else next(reversed(fault.arguments), None)
     if key is not None:
         fault.arguments[key] = msgspec.structs.replace(fault.arguments[key], unreadable=text)
-    fault.notes[("unreadable", text)] = None
+    fault.notes[Noted("unreadable", text)] = None
 
 
 @_fold.register
@@ -408,7 +406,7 @@ def _task(event: FailedTask, fault: Open, _: Record) -> None:
     if not fault.failed and event.stream is not None:
         fault.assumed = True
     if event.error:
-        fault.notes[("task", event.error)] = None
+        fault.notes[Noted("task", event.error)] = None
 
 
 @_fold.register
@@ -502,12 +500,12 @@ def _program(event: Program, fault: Open, _: Record) -> None:
 
 @_fold.register
 def _dump_file(event: DumpFile, fault: Open, _: Record) -> None:
-    fault.dump_files[event.what, event.path[:4096]] = None
+    fault.dump_files[DumpFile(event.what, event.path[:4096])] = None
 
 
 @_fold.register
 def _noted(event: Noted, fault: Open, _: Record) -> None:
-    fault.notes[event.topic, event.text[:1000]] = None
+    fault.notes[Noted(event.topic, event.text[:1000])] = None
 
 
 @_fold.register

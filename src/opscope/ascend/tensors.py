@@ -83,7 +83,7 @@ def words_of(fault: Fault) -> tuple[int, ...]:
     before.
     """
     after, before = fault.words_after, fault.words_before
-    if not after or (before and any(topic == "host-args" for topic, _ in fault.notes)):
+    if not after or (before and any(note.topic == "host-args" for note in fault.notes)):
         return before or after
     return after if len(after) >= len(before) else before
 

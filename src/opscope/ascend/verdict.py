@@ -129,7 +129,7 @@ def _bits(fault: Fault) -> list[Bit]:
 
 def _hardware(grounds: Grounds) -> Iterator[Verdict]:
     bits = [bit for bit in _bits(grounds.fault) if bit.kind == HARDWARE]
-    ras = [text for topic, text in grounds.fault.notes if topic == "ras"]
+    ras = [note.text for note in grounds.fault.notes if note.topic == "ras"]
     codes = [one.code for one in grounds.fault.returned if one.code in _HARDWARE_CODES]
     if not bits and not ras and not codes:
         return
@@ -214,7 +214,7 @@ def _trap(grounds: Grounds) -> Iterator[Verdict]:
 
 def _asserted(grounds: Grounds) -> Iterator[Verdict]:
     """An assertion of the kernel that its process printed before the core ran into the trap."""
-    said = [text for topic, text in grounds.fault.notes if topic == "assert"]
+    said = [note.text for note in grounds.fault.notes if note.topic == "assert"]
     if not said:
         return
     text = f"an assertion of the kernel failed: {said[0]}"
@@ -285,7 +285,7 @@ def _remote(grounds: Grounds) -> Iterator[Verdict]:
 
 def _atomic(grounds: Grounds) -> Iterator[Verdict]:
     fault = grounds.fault
-    if any(topic == "atomic" for topic, _ in fault.notes) and any(
+    if any(note.topic == "atomic" for note in fault.notes) and any(
         bit.name == "mte_biu_rdwr_resp" for bit in _bits(fault)
     ):
         text = (
@@ -503,7 +503,7 @@ def _overwritten(grounds: Grounds) -> Iterator[Verdict]:
     reuses.
     """
     before, after = grounds.fault.words_before, grounds.fault.words_after
-    if not before or not after or any(topic == "host-args" for topic, _ in grounds.fault.notes):
+    if not before or not after or any(note.topic == "host-args" for note in grounds.fault.notes):
         return
     changed = [
         place for place, (old, new) in enumerate(zip(before, after, strict=False)) if old != new

@@ -24,7 +24,7 @@ import msgspec
 from opscope.formats.bounded_json import load_json_or_note
 from opscope.formats.folders import file_names, folder_names, walk
 from opscope.formats.foreign import ForeignRun
-from opscope.formats.msprobe.leaves import TensorLeaf, argument, tensors
+from opscope.formats.msprobe.leaves import TensorLeaf, arguments_text, tensors
 from opscope.formats.msprobe.stacks import read_stacks, user_line
 from opscope.formats.registry import Format
 from opscope.formats.run_builder import RunBuilder
@@ -221,15 +221,4 @@ def _leaves(body: Any, phase: str) -> Iterator[tuple[str, TensorLeaf]]:
 def _arguments(body: Any) -> str | None:
     if not isinstance(body, dict):
         return None
-    positional, named = body.get("args"), body.get("kwargs")
-    tree = {
-        "args": [
-            argument(value, str(i))
-            for i, value in enumerate(positional if isinstance(positional, list) else [])
-        ],
-        "kwargs": {
-            name: argument(value, f"kwargs.{name}")
-            for name, value in (named if isinstance(named, dict) else {}).items()
-        },
-    }
-    return msgspec.json.encode(tree).decode()
+    return arguments_text(body.get("args"), body.get("kwargs"))

@@ -23,9 +23,8 @@ from opscope.operators.spelling import ONNX
 from opscope.record.arrays import bytes_of, measured
 from opscope.record.as_child import answer
 from opscope.record.own_code import frames_in, is_user
-from opscope.run.arrow import encode_rows
 from opscope.run.dtypes import dtype_of_numpy
-from opscope.run.schema import Call, Stack, Tensor
+from opscope.run.schema import Call, Row, Stack, Tensor
 from opscope.run.store.layout import create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
 from opscope.version import VERSION
@@ -83,7 +82,9 @@ class _Rows:
         """The rows of one execution, which gave these values."""
         states = dict(self._weights)
         states |= {name: self._row(array) for name, array in values.items()}
-        calls, tensors, stacks = [], [], []
+        calls: list[Row] = []
+        tensors: list[Row] = []
+        stacks: list[Row] = []
         whole = self._index
         for node in nodes:
             stack = self._stacks.get(node.frames)
@@ -99,9 +100,8 @@ class _Rows:
                     if name in states
                 ]
             self._index += 1
-        for table, rows in (("stacks", stacks), ("calls", calls), ("tensors", tensors)):
-            if rows:
-                self._writer.append(table, encode_rows(table, rows), step=step)
+        rows: dict[str, list[Row]] = {"stacks": stacks, "calls": calls, "tensors": tensors}
+        self._writer.append_rows(rows, step=step)
         self._writer.end_step(step)
 
     def _call(self, node: Node, step: int, stack: int | None, parent: int | None) -> Call:

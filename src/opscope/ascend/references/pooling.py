@@ -3,19 +3,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .table import Attributes, Inapplicable, reference
 
-# The size of an image, attributes and layout -> window, strides, size of the output, pads before
-# and after each of the two dimensions.
-_Geometry = Callable[[Any, Attributes, Any], Any]
 
+def _pooled(function: Any, neutral: Any, geometry: Any, *, usual: str = "NHWC") -> Any:
+    """geometry gives, by the size of an image, the attributes and the layout: window, strides, size
+    of the output, pads before and after each of the two dimensions.
+    """
 
-def _pooled(function: Any, neutral: Any, geometry: _Geometry, *, usual: str = "NHWC") -> Any:
     def run(x: Sequence[Any], a: Attributes) -> Any:
         layout = a("data_format", usual)
         source = np.moveaxis(x[0], -1, 1) if layout == "NHWC" else x[0]

@@ -111,6 +111,21 @@ def _shape(value: Any) -> tuple[int, ...] | None:
     return tuple(value)
 
 
+def arguments_text(positional: Any, named: Any) -> str:
+    """Column args of what a call was given by position and by name, as far as they are such."""
+    tree = {
+        "args": [
+            argument(value, str(i))
+            for i, value in enumerate(positional if isinstance(positional, list) else [])
+        ],
+        "kwargs": {
+            name: argument(value, f"kwargs.{name}")
+            for name, value in (named if isinstance(named, dict) else {}).items()
+        },
+    }
+    return msgspec.json.encode(tree).decode()
+
+
 def argument(value: Any, slot: str, depth: int = 0) -> Any:
     """A value as column args has it."""
     if is_tensor(value):

@@ -18,7 +18,7 @@ from opscope.formats.foreign import ForeignRun
 from opscope.formats.manifest import has_manifest, open_manifest
 from opscope.formats.msprobe.entries import Entry, entries_of, module_of, phase_of, read_construct
 from opscope.formats.msprobe.layout import Place, find_places
-from opscope.formats.msprobe.leaves import TensorLeaf, argument, tensors
+from opscope.formats.msprobe.leaves import TensorLeaf, arguments_text, tensors
 from opscope.formats.msprobe.names import forward_name
 from opscope.formats.msprobe.stacks import read_stacks, user_line
 from opscope.formats.npy import as_true_type, read_npy
@@ -221,13 +221,4 @@ def _arguments(body: Any) -> str | None:
     """Column args of a forward entry; gradients have none."""
     if not isinstance(body, dict) or "input_args" not in body:
         return None
-    positional = body.get("input_args")
-    named = body.get("input_kwargs")
-    tree = {
-        "args": [
-            argument(value, str(i))
-            for i, value in enumerate(positional if isinstance(positional, list) else [])
-        ],
-        "kwargs": {name: argument(value, f"kwargs.{name}") for name, value in _items(named)},
-    }
-    return msgspec.json.encode(tree).decode()
+    return arguments_text(body.get("input_args"), body.get("input_kwargs"))

@@ -23,7 +23,6 @@ from opscope.record.jax.interpreted import contiguous
 from opscope.record.jax.names import Leaf, Name
 from opscope.record.jax.phases import module_of
 from opscope.record.own_code import OPSCOPE, inside, is_user
-from opscope.run.arrow import encode_rows
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Row, Stack, Tensor
 from opscope.run.store.layout import create_run, process_facts, seal_run
@@ -140,9 +139,7 @@ class Book:
             )
             rows["tensors"] += self._tensors(index, "input", call.read)
             rows["tensors"] += self._tensors(index, "output", call.made)
-        for table, some in rows.items():
-            if some:
-                self._writer.append(table, encode_rows(table, some), step=self.step)
+        self._writer.append_rows(rows, step=self.step)
         self._forget()
 
     def _call(self, index: int, parent: int | None, *, op: str, name: str, **columns: Any) -> Call:

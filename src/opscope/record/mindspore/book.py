@@ -38,7 +38,6 @@ from opscope.record.mindspore.reading import (
 )
 from opscope.record.mindspore.relatives import Relatives
 from opscope.record.steps import Steps
-from opscope.run.arrow import encode_rows
 from opscope.run.contain import contain, reason, tell
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
@@ -535,9 +534,8 @@ class Book:
 
     def flush(self) -> None:
         """Hand rows to the writer."""
-        for table, rows in self._waiting.items():
-            if rows:
-                self.writer.append(table, encode_rows(table, rows), step=self.step)
+        if any(self._waiting.values()):
+            self.writer.append_rows(self._waiting, step=self.step)
         self._waiting = {"stacks": [], "calls": [], "tensors": []}
 
     def _name(self, level: str, op: str, module: str, phase: str) -> str:

@@ -28,7 +28,6 @@ from opscope.record.mindspore.numbers import Numbers
 from opscope.record.mindspore.place import handed_declared
 from opscope.record.mindspore.raised import Raised, read_raised, taken_input
 from opscope.record.operators_met import OperatorsMet, told_row
-from opscope.run.arrow import encode_rows
 from opscope.run.query import calls as calls_of
 from opscope.run.query import records, tensors_of
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
@@ -182,9 +181,8 @@ class Ingestor:
         ]
         for call in calls:
             self.meet(call.op)
-        for table, batch in (("stacks", stacks), ("calls", calls), ("tensors", tensors)):
-            if batch:
-                self.writer.append(table, encode_rows(table, batch), step=step)
+        rows_of_tables = {"stacks": stacks, "calls": calls, "tensors": tensors}
+        self.writer.append_rows(rows_of_tables, step=step)
         found = _taken(phases, rows, versions)
         return msgspec.structs.replace(
             found, finding=found.finding or any(call.error is not None for call in calls)

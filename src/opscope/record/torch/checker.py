@@ -32,7 +32,7 @@ from opscope.record.torch.determinism import Difference, differences, repeat
 from opscope.record.torch.devices import captures, current_stream
 from opscope.record.torch.held import Held
 from opscope.record.torch.mode import WatchingMode
-from opscope.record.torch.operators import describe, unhindered
+from opscope.record.torch.operators import describe, gives_tensors, unhindered
 from opscope.record.torch.randomness import devices
 from opscope.run.contain import contain, is_the_programs, reason, tell
 from opscope.run.schema import Judgement
@@ -397,9 +397,7 @@ class Checker:
     def _learn(self, func: Any) -> Known:
         operator = describe(func)
         schema = getattr(func, "_schema", None)
-        gives = schema is not None and (
-            operator.writes or any("Tensor" in str(each.type) for each in schema.returns)
-        )
+        gives = gives_tensors(func, operator)
         special = (
             operator.allocator
             or operator.collective

@@ -90,6 +90,14 @@ def describe(func: Any) -> Operator:
     )
 
 
+def gives_tensors(func: Any, operator: Operator) -> bool:
+    """Whether a call gives or writes tensors, by its schema; False where it has none."""
+    schema = getattr(func, "_schema", None)
+    return schema is not None and bool(
+        operator.writes or any("Tensor" in str(each.type) for each in schema.returns)
+    )
+
+
 def unscaled_gradients(schema: Any) -> int | None:
     """Position of the gradients that a fused optimizer writes to where it is given `grad_scale`,
     and only there.

@@ -23,7 +23,7 @@ from opscope.errors import UnavailableError
 from opscope.record.torch.aside import PLAIN, aside
 from opscope.record.torch.capture import Captured, NotCapturedError, capture
 from opscope.record.torch.mode import WatchingMode
-from opscope.record.torch.operators import describe, unhindered
+from opscope.record.torch.operators import describe, gives_tensors, unhindered
 from opscope.substitute.apart import Apart
 from opscope.substitute.arguments import dtype_named
 from opscope.substitute.function import imported
@@ -95,10 +95,7 @@ class Substitution:
 
     def _choose(self, func: Any) -> Chosen:
         operator = describe(func)
-        schema = getattr(func, "_schema", None)
-        gives = schema is not None and (
-            operator.writes or any("Tensor" in str(each.type) for each in schema.returns)
-        )
+        gives = gives_tensors(func, operator)
         never = (
             not gives
             or operator.allocator

@@ -14,7 +14,7 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -23,9 +23,9 @@ import msgspec
 import nanoarrow
 
 from opscope.errors import RecordError
-from opscope.run.arrow import table_schema
+from opscope.run.arrow import encode_rows, table_schema
 from opscope.run.contain import contain, ignore, is_the_programs, reason, tell
-from opscope.run.schema import Process, ValueRef
+from opscope.run.schema import Process, Row, ValueRef
 from opscope.run.store.layout import PROCESS_FILE, PROCESSES, claim_process, write_json
 from opscope.run.store.segments import SegmentedTables
 from opscope.run.store.tables import checked_batch
@@ -129,6 +129,12 @@ class ProcessWriter:
         self._makers.add(maker)
         nbytes = array.length * self._tables.row_bytes(table)
         self._put(_Rows(table, array, step, nbytes, self._values.unsealed()))
+
+    def append_rows(self, rows: Mapping[str, Sequence[Row]], *, step: int) -> None:
+        """Queue rows of several tables, in this order."""
+        for table, some in rows.items():
+            if some:
+                self.append(table, encode_rows(table, some), step=step)
 
     def keep_value(
         self, data: Any, *, dtype: str, shape: Sequence[int], seal: bool = False
