@@ -30,6 +30,7 @@ from opscope.kernels.calls import (
     Site,
     Storage,
     Version,
+    accumulates_gradient,
     anomalous,
     covering,
     forget_oldest,
@@ -680,13 +681,13 @@ class Recorder(Flights):
 
     def _selects(self, draft: Draft, node: Any) -> bool:
         partner = draft.forward if draft.phase == "backward" else None
-        own = (draft.op, draft.label, draft.module, draft.phase, _accumulates(node))
+        own = (draft.op, draft.label, draft.module, draft.phase, accumulates_gradient(node))
         apis = [getattr(each and each.site, "api", None) for each in (draft, partner)]
         return self.binding.wanted(*own, apis[0], getattr(partner, "op", None), apis[1])
 
     def _label_gradient(self, draft: Draft, node: Any) -> None:
         """The calls of an AccumulateGrad node hand a gradient to its parameter."""
-        if not draft.inputs or not _accumulates(node):
+        if not draft.inputs or not accumulates_gradient(node):
             return
         storage = draft.inputs[0].storage
         if storage and not storage.role:
@@ -834,7 +835,3 @@ class Recorder(Flights):
                 and seen.version.statistics
             ):
                 draft.before[seen.slot] = self.binding.clone(seen.tensor)
-
-
-def _accumulates(node: Any) -> bool:
-    return type(node).__name__ == "AccumulateGrad"

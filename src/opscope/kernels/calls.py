@@ -472,3 +472,8 @@ def kinds_held(rows: Iterable[Observed]) -> set[str]:
 def is_integer(dtype: str) -> bool:
     """Whether an element type is of the integers."""
     return dtype.startswith(("int", "uint"))
+
+
+def accumulates_gradient(node: Any) -> bool:
+    """Whether an autograd node hands a gradient to its parameter."""
+    return type(node).__name__ == "AccumulateGrad"
