@@ -20,6 +20,8 @@ SHELL := bash
 .DEFAULT_GOAL := build
 .DELETE_ON_ERROR:
 .SUFFIXES:
+# Python keeps what it has compiled: without that, each of the thousands of processes that tests start compiles opscope anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 PYTHON ?= python3
 VENV ?= .venv
@@ -34,7 +36,7 @@ NATIVE := $(wildcard src/opscope/kernels/native/*)
 BENCHMARKS = $(shell grep -l __main__ benchmarks/*.py)
 PRODUCERS := $(patsubst tests/interop/%.txt,%,$(wildcard tests/interop/*.txt))
 
-.PHONY: venv build demo test zoo zoo-all attack lint interop fuzz mutate bench docs dist clean
+.PHONY: venv build demo test zoo zoo-all attack lint interop producers fuzz mutate bench docs dist clean
 
 venv: $(VENV)/.tools
 
@@ -82,9 +84,13 @@ lint: build
 	$(BIN)/python scripts/check_size.py
 
 # Each real producer has an environment of its own, .venv-NAME, made from tests/interop/NAME.txt; the tests are told by variables.
-interop: build $(PRODUCERS:%=.venv-%/.ready)
+# As many environments are made at once as tests run; each says what it has to say when it is done.
+interop: build
+	+$(MAKE) --no-print-directory --output-sync=target -j $(JOBS) producers
 	env $(foreach name,$(PRODUCERS),OPSCOPE_$(shell echo $(name) | tr a-z A-Z)_PYTHON=$(CURDIR)/.venv-$(name)/bin/python) \
 		$(PYTEST) -n $(JOBS) --dist loadfile -m interop
+
+producers: $(PRODUCERS:%=.venv-%/.ready)
 
 SITE := 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # Everything that the developers' environment has, in another one.

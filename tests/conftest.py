@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import sys
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -30,10 +31,15 @@ for ending, handler in (
         signal.signal(ending, handler)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _imported_to_stay() -> None:
+FROZEN = pytest.StashKey[int]()  # how many modules there were when last all was frozen
+
+
+@pytest.fixture(autouse=True)
+def _imported_to_stay(pytestconfig: pytest.Config) -> None:
     """A recording looks for optimizers among all objects that are tracked: without this, in every
     test, among those of all that any test imported.
     """
-    gc.collect()
-    gc.freeze()
+    if pytestconfig.stash.get(FROZEN, 0) != len(sys.modules):
+        pytestconfig.stash[FROZEN] = len(sys.modules)
+        gc.collect()
+        gc.freeze()
