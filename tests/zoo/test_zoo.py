@@ -14,11 +14,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from expected import PROGRAMS, Origin, Program
+from forking import Forking
 
 pytestmark = pytest.mark.zoo
 
@@ -59,6 +61,22 @@ def command(program: Program) -> list[str]:
         f"--nproc-per-node={program.ranks}",
         path,
     ]
+
+
+@pytest.fixture(scope="module")
+def forking(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forking]:
+    process = Forking(environment(tmp_path_factory.mktemp("forking")))
+    yield process
+    process.close()
+
+
+def without_opscope(
+    program: Program, place: Path, forking: Forking
+) -> subprocess.CompletedProcess[str]:
+    """What compiles and what has ranks is started as it is under opscope."""
+    if program.compiles or program.ranks > 1:
+        return execute(command(program), place)
+    return forking.execute(HERE / "programs" / f"{program.name}.py", place)
 
 
 def printed(output: str, program: Program) -> list[str]:
@@ -155,10 +173,10 @@ def complaints(program: Program, document: dict[str, Any]) -> list[str]:
         for p in PROGRAMS
     ],
 )
-def test_zoo(program: Program, tmp_path: Path) -> None:
+def test_zoo(program: Program, tmp_path: Path, forking: Forking) -> None:
     if program.compiles and not (shutil.which("g++") or shutil.which("clang++")):
         pytest.skip("torch.compile needs a C++ compiler")
-    alone = execute(command(program), tmp_path)
+    alone = without_opscope(program, tmp_path, forking)
     opscope = [sys.executable, "-m", "opscope"]
     run = tmp_path / "run"
     watched = execute([*opscope, "run", "-o", str(run), "--", *command(program)], tmp_path)
