@@ -37,7 +37,8 @@ class Forking:
         """How the program ended and what it printed; RuntimeError when the process is gone."""
         words = [str(program), str(place)]
         asked, answers = self._process.stdin, self._process.stdout
-        assert asked is not None and answers is not None
+        assert asked is not None
+        assert answers is not None
         asked.write(json.dumps(words) + "\n")
         asked.flush()
         answer = answers.readline()
