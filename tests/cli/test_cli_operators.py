@@ -27,11 +27,24 @@ torch.ops.clilib.noise(torch.ones(4, 4)).sum()
 OPSCOPE = (sys.executable, "-m", "opscope")
 
 
+def with_program(folder: Path) -> Path:
+    (folder / "train.py").write_text(PROGRAM)
+    (folder / "mine.txt").write_text("# mine\nclilib::noise  random\n")
+    return folder
+
+
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    (tmp_path / "train.py").write_text(PROGRAM)
-    (tmp_path / "mine.txt").write_text("# mine\nclilib::noise  random\n")
-    return tmp_path
+    return with_program(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def untold(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where runs a and b lie, of which nothing was told while they were recorded."""
+    folder = with_program(tmp_path_factory.mktemp("untold"))
+    for seed, name in enumerate("ab"):
+        recorded(folder, name, seed)
+    return folder
 
 
 def recorded(place: Path, name: str, seed: int, *options: str) -> None:
@@ -44,13 +57,11 @@ def compared(place: Path, *options: str) -> tuple[int, str]:
     return done.returncode, "\n".join(json.loads(done.stdout)["summary"]["warnings"])
 
 
-def test_a_file_changes_a_verdict(place: Path) -> None:
-    for seed, name in enumerate("ab"):
-        recorded(place, name, seed)
-    code, warnings = compared(place)
+def test_a_file_changes_a_verdict(untold: Path) -> None:
+    code, warnings = compared(untold)
     assert code == 1
     assert "clilib::noise.default: nothing is known of what this computes" in warnings
-    code, warnings = compared(place, "--operators", "mine.txt")
+    code, warnings = compared(untold, "--operators", "mine.txt")
     assert code == 0
     assert "clilib::noise.default: drew other random numbers" in warnings
 
@@ -72,11 +83,9 @@ def test_a_program_that_is_killed_leaves_what_it_met(place: Path) -> None:
     }
 
 
-def test_workers_are_told_too(place: Path) -> None:
-    for seed, name in enumerate("ab"):
-        recorded(place, name, seed)
-    assert compared(place, "--executor", "processes:1")[0] == 1
-    code, warnings = compared(place, "--executor", "processes:1", "--operators", "mine.txt")
+def test_workers_are_told_too(untold: Path) -> None:
+    assert compared(untold, "--executor", "processes:1")[0] == 1
+    code, warnings = compared(untold, "--executor", "processes:1", "--operators", "mine.txt")
     assert code == 0
     assert "clilib::noise.default: drew other random numbers" in warnings
 
