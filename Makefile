@@ -92,13 +92,15 @@ interop: build
 
 producers: $(PRODUCERS:%=.venv-%/.ready)
 
+# Most of what is installed there is never imported; what is, Python compiles when it is.
+INTO := -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_FLAGS)
 SITE := 'import sysconfig; print(sysconfig.get_path("purelib"))'
 # Everything that the developers' environment has, in another one.
 developers = echo "import site; site.addsitedir('$$($(BIN)/python -c $(SITE))')" >$$($(1)/bin/python -c $(SITE))/developers.pth
 # torch_npu is put beside the developers' torch, which it wants but must not install, with a stand-in of CANN under it.
 .venv-npu/.ready: tests/interop/npu.txt $(wildcard tests/interop/npu/*) | build
 	test -x .venv-npu/bin/python || $(PYTHON) -m venv .venv-npu
-	.venv-npu/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) --no-deps -r $<
+	.venv-npu/bin/python $(INTO) --no-deps -r $<
 	$(call developers,.venv-npu)
 	.venv-npu/bin/python tests/interop/npu/build.py .venv-npu/cann
 	touch $@
@@ -106,13 +108,13 @@ developers = echo "import site; site.addsitedir('$$($(BIN)/python -c $(SITE))')"
 # Those in which the developers' torch runs as well, beside ONNX Runtime or JAX, and opscope is the one with compiled kernels.
 .venv-onnx/.ready .venv-jax/.ready: .venv-%/.ready: tests/interop/%.txt | build
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
+	.venv-$*/bin/python $(INTO) -r $<
 	$(call developers,.venv-$*)
 	touch $@
 
 .venv-%/.ready: tests/interop/%.txt
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/python -m pip install --quiet --disable-pip-version-check $(PIP_FLAGS) -r $<
+	.venv-$*/bin/python $(INTO) -r $<
 	touch $@
 
 # What it finds lies in the folder it is run in; copy that to tests/fuzz/corpus/TARGET, where make test replays it.

@@ -44,7 +44,8 @@ def test_a_collection_as_an_archive(aicore: Aicore, tmp_path: Path, ending: str)
     )
     assert part(finding, "error")["files"] == [f"{archive}/c/log/plog-4711_1.log"]
     assert (tmp_path / "out" / "case" / "inputs" / "input.0.npy").is_file()
-    assert "opscope-" not in (tmp_path / "out" / "info.txt").read_text()
+    info = (tmp_path / "out" / "info.txt").read_text()
+    assert "opscope-" not in info.replace(str(tmp_path), "")  # which may have such a name itself
 
 
 def test_rotated_logs_are_read(aicore: Aicore, tmp_path: Path) -> None:
