@@ -129,7 +129,10 @@ def test_every_call_fails_once(
     assert told == [], f"{len(told)} complaints"
 
 
-@pytest.mark.parametrize("kills", [FEW_KILLS, pytest.param(KILLS, marks=pytest.mark.attack)])
+@pytest.mark.parametrize(
+    "kills",
+    [pytest.param(FEW_KILLS, marks=pytest.mark.zoo), pytest.param(KILLS, marks=pytest.mark.attack)],
+)
 def test_killed_at_random_moments(
     bench: Bench, bare: Trial, whole: Counter[tuple[Any, ...]], kills: int
 ) -> None:

@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 from cli_runs import ended, environment, write_run
 
+pytestmark = pytest.mark.zoo
+
 PROGRAM = """
 import sys, torch
 library = torch.library.Library("clilib", "DEF")
@@ -57,6 +59,7 @@ def compared(place: Path, *options: str) -> tuple[int, str]:
     return done.returncode, "\n".join(json.loads(done.stdout)["summary"]["warnings"])
 
 
+@pytest.mark.sample
 def test_a_file_changes_a_verdict(untold: Path) -> None:
     code, warnings = compared(untold)
     assert code == 1
@@ -197,6 +200,7 @@ def test_serve_knows_the_file_in_every_thread(trained: Path) -> None:
     assert losses(training) == ["r0 <root>:fetched#1"]
 
 
+@pytest.mark.sample
 @pytest.mark.parametrize(
     "verb",
     [

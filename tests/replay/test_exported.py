@@ -21,6 +21,7 @@ from opscope.formats.registry import open_run
 from opscope.replay.exported import record_exported
 
 pytestmark = [
+    pytest.mark.zoo,
     pytest.mark.filterwarnings("ignore"),
     pytest.mark.skipif(
         not hasattr(torch.fx.graph.PythonCode, "_prologue_start"),
@@ -116,6 +117,7 @@ def test_shapes_that_were_fixed_are_silent_and_modules_are_the_models(tmp_path: 
     assert modules[0] == modules[1] == {"", "conv", "norm"}
 
 
+@pytest.mark.sample
 def test_another_argument_is_named_at_the_line_it_was_exported_from(tmp_path: Path) -> None:
     file = exported(tmp_path / "model.pt2", seeded(Words, 1e-3), words(4))
     run = eager(tmp_path / "eager", seeded(Words), words)
@@ -160,6 +162,7 @@ class Hostile:
         return (Path.touch, (Path("executed"),))
 
 
+@pytest.mark.sample
 def test_nothing_of_the_file_is_executed_unasked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -76,6 +76,7 @@ def random_calls() -> None:
     torch.empty(6).copy_(torch.arange(6.0))
 
 
+@pytest.mark.zoo
 def test_random_calls_go_on_from_the_recorded_state_and_memory_that_is_only_filled_needs_no_values(
     tmp_path: Path,
 ) -> None:
@@ -98,6 +99,7 @@ def test_random_calls_go_on_from_the_recorded_state_and_memory_that_is_only_fill
     assert set(words.values()) == {"agree"}
 
 
+@pytest.mark.zoo
 def test_a_wrong_random_kernel_is_found_from_the_recorded_state(tmp_path: Path) -> None:
     with CATALOGUE["dropout-biased"].installed(), opscope.record(tmp_path / "run", values="full"):
         random_calls()
@@ -187,6 +189,7 @@ def test_an_operator_of_a_library_alone_has_nobody_to_judge_it(tmp_path: Path) -
         assert "nothing independent" in replayer.replay(next(iter(calls(run))))["reason"]
 
 
+@pytest.mark.zoo
 def test_what_reads_a_conjugate_view_is_not_accused(tmp_path: Path) -> None:
     with opscope.record(tmp_path / "run", values="full"):
         x = torch.view_as_complex(torch.randn(8, 2)) * 1

@@ -11,7 +11,9 @@ import torch
 import opscope
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, pytest.param(torch.bfloat16, marks=pytest.mark.zoo)], ids=str
+)
 def test_quotients_of_integers_and_numbers_from_nothing_are_not_accused(
     dtype: torch.dtype, tmp_path: Path
 ) -> None:

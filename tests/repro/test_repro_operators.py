@@ -352,7 +352,15 @@ def test_failing_operator_is_reproduced_alone(case: Callable[[], Recorded], tmp_
 
 
 @pytest.mark.parametrize(
-    "case", [bmm, log_in_place, two_types_one_storage], ids=lambda case: case.__name__
+    "case",
+    [
+        bmm,
+        *(
+            pytest.param(case, marks=pytest.mark.zoo)
+            for case in (log_in_place, two_types_one_storage)
+        ),
+    ],
+    ids=lambda case: case.__name__,
 )
 def test_folder_runs_in_a_fresh_process_from_any_path(
     case: Callable[[], Recorded], tmp_path: Path
