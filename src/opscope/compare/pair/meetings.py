@@ -22,7 +22,7 @@ from opscope.compare.side.hashes import mixed
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
 from opscope.compare.side.trained_tensors import computing
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,7 +41,6 @@ LEARNT = 1e-3  # of first gradients, by which parameters of one content are told
 TWO = 1e-6  # of the squared span: what is between two numbers in a tensor of these alone
 FEW = 4  # elements that may be of two numbers by chance; how often few integers are there each
 CENTRED, SCALED = 1e-5, 1e-2  # the mean and the variance that norms leave, from 0 and 1
-MASKING = frozenset({"mul", "where", "masked_fill"})  # by numbers of 0 and 1
 MOST = 256  # of them that are looked at
 
 
@@ -162,7 +161,7 @@ def _unmask(
     tensors, (error, partner) = side.tensors, nearest
     node = np.full(len(tensors), NONE)
     node[chosen] = nodes[1]
-    masking = side.which(side.calls.op, lambda op: family(op) in MASKING) & side.calls.leaf
+    masking = side.which(side.calls.op, _leaves_some) & side.calls.leaf
     dim, mask = vague(side), (tensors.min >= 0) & (tensors.max <= 1)
     left = np.flatnonzero(masking[tensors.call] & tensors.output & ~dim & (node >= 0))
     for row in left[error[node[left]] <= limit].tolist():
@@ -174,6 +173,12 @@ def _unmask(
             own = node[masked[0]]
             if own >= 0 and error[own] > limit:
                 error[own], partner[own] = error[node[row]], partner[node[row]]
+
+
+def _leaves_some(op: str) -> bool:
+    """Whether an operator may leave what a mask chooses of an input, and nothing of the rest."""
+    traits = traits_of(op)
+    return family(op) == "mul" or (traits.moves and (traits.guards or traits.masks))
 
 
 def _without_zeros(side: Side) -> Side:
