@@ -163,8 +163,11 @@ def _unmask(
     node[chosen] = nodes[1]
     masking = side.which(side.calls.op, _leaves_some) & side.calls.leaf
     dim, mask = vague(side), (tensors.min >= 0) & (tensors.max <= 1)
-    left = np.flatnonzero(masking[tensors.call] & tensors.output & ~dim & (node >= 0))
-    for row in left[error[node[left]] <= limit].tolist():
+    apart = np.r_[error, np.inf][node] > limit  # of what has no node, nothing is known
+    reads_apart = np.zeros(len(side.calls), dtype=np.bool_)
+    reads_apart[tensors.call[apart & ~dim & ~tensors.output]] = True
+    masking &= reads_apart
+    for row in np.flatnonzero(masking[tensors.call] & tensors.output & ~dim & ~apart).tolist():
         first = int(np.searchsorted(tensors.call, tensors.call[row]))
         read = [at for at in range(first, row) if not tensors.output[at]]
         masked = [at for at in read if tensors.size[at] == tensors.size[row] and not dim[at]]
