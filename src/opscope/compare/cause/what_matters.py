@@ -62,8 +62,8 @@ def _leaf_rows(side: Side, rows: Ints) -> Ints:
 
 def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     """The row of the last gradient of each parameter, and of the last content that it was given
-    after a model read it (before, it is loaded; a buffer may be bound anew; a view gives none), by
-    place, stage, name.
+    after a model read it (before, it is loaded; a buffer may be bound anew; a part of
+    it is none), by place, stage, name.
     """
     tensors, calls = side.tensors, side.calls
     first = first_read(side)
@@ -77,9 +77,11 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
         & np.isfinite(tensors.l2norm)
     )
     at = np.searchsorted(names, tensors.named[rows])
-    loaded = (at < len(names)) & (rows <= read[np.minimum(at, len(read) - 1)])
+    own = read[np.minimum(at, len(read) - 1)]
     views = side.which(calls.op, lambda op: traits_of(op).view)[tensors.call[rows]]
-    rows = rows[~((loaded | views) & tensors.parameter[rows])]
+    parts = views & (tensors.size[rows] != tensors.size[own])
+    told = (at < len(names)) & ((rows <= own) | parts)
+    rows = rows[~(told & tensors.parameter[rows])]
     owner = tensors.call[rows]
     backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(backward, GRADIENT, CLIPPED))
