@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
 FINER = 0.125  # of the limits, where a difference that is sure is followed
-LATER = 16.0  # times what gradients were apart before, by which later ones may be
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
 
 
@@ -49,7 +48,6 @@ class TrainedStates:
         """
         last = self.last
         places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
-        noise = 0.0  # by which gradients of earlier steps were apart, and agreed
         for place in sorted(places):
             nothing: set[Names] = set()  # of which the gradient is rounding alone
             for stage in (GRADIENT, CLIPPED, PARAMETER):
@@ -63,9 +61,8 @@ class TrainedStates:
                     reach = max((self._reach(one) for one in held), default=0.0)
                     nothing |= {one[0] for one in held if self._least(one) <= ROUNDED * reach}
                 judged = [one for one in held if one[0] not in nothing]
-                for apart in self._further(stage, judged, (share, LATER * noise)):
+                for apart in self._further(stage, judged, share):
                     yield place, stage, apart
-            noise = max(noise, self._noise(place, nothing))
 
     @staticmethod
     def _last(
@@ -89,19 +86,6 @@ class TrainedStates:
             for row in rows
         )
 
-    def _noise(self, place: Place, nothing: set[Names]) -> float:
-        """The largest error of gradients of a rank and step that is within their limits, but for
-        those of some parameters.
-        """
-        errors = [
-            (self._error(mine, theirs), BACKWARD * self._limit(mine))
-            for names in self._names
-            if names not in nothing
-            for mine, theirs in [self._last(self.last, (place, GRADIENT), names)]
-            if min(*mine, *theirs) >= 0
-        ]
-        return max((error for error, limit in errors if error <= limit), default=0.0)
-
     def _error(self, mine: list[int], theirs: list[int]) -> float:
         return sketch(self._sides[0], mine).error(sketch(self._sides[1], theirs))
 
@@ -109,12 +93,9 @@ class TrainedStates:
         return max(float(self._meetings.limit[0][row]) for row in mine)
 
     def _further(
-        self, stage: int, judged: list[Held], allowed: tuple[float, float]
+        self, stage: int, judged: list[Held], share: float
     ) -> list[tuple[list[int], list[int]]]:
-        """The rows of what is apart at a stage by more than a share of its limit, and what is
-        allowed in any case.
-        """
-        share, least = allowed
+        """The rows of what is apart at a stage by more than a share of its limit."""
         apart = [
             (mine, theirs)
             for _, mine, theirs in judged
@@ -122,7 +103,7 @@ class TrainedStates:
             > (
                 share * self._limit(mine) + rounded_rate(self._sides, (mine, theirs))
                 if stage == PARAMETER
-                else max(share * BACKWARD * self._limit(mine), least)
+                else share * BACKWARD * self._limit(mine)
             )
         ]
         if stage != PARAMETER or len(apart) > MOVED * len(judged):
