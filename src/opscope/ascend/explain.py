@@ -206,33 +206,15 @@ def _named(kind: type[msgspec.Struct], record: msgspec.Struct, **others: Any) ->
 
 def _error(one: Analysis) -> ErrorPart:
     fault = one.fault
-    return ErrorPart(
-        time=fault.time,
-        pid=fault.pid,
-        process=fault.process,
-        generation=fault.generation,
-        soc=fault.soc,
-        device=fault.device,
-        stream=fault.stream,
-        task=fault.task,
-        context=fault.context,
-        thread=fault.thread,
-        kernel=fault.kernel,
-        function=fault.dev_func,
-        operator=one.operator,
-        node=one.name,
-        tiling_key=fault.tiling_key,
-        dump_level=fault.level,
-        failure=fault.failure,
-        description=fault.described,
-        files=fault.files,
-        offset=fault.offset,
-        dump_files=fault.dump_files,
-        program=fault.program,
-        notes=fault.notes,
-        warnings=fault.warnings,
-        case_result=one.case_result,
-    )
+    others = {
+        "function": fault.dev_func,
+        "operator": one.operator,
+        "node": one.name,
+        "dump_level": fault.level,
+        "description": fault.described,
+        "case_result": one.case_result,
+    }
+    return ErrorPart(**_named(ErrorPart, fault, **others))
 
 
 def _core(core: Core, counter: ProgramCounter | None) -> ToldCore:

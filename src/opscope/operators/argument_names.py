@@ -7,14 +7,12 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
 
-from opscope.operators.spelling import DISPATCHER, world_of
-
 
 def argument_name(op: str, place: int) -> str:
     """The name of the argument at a place of an operator of aten (`eps` of 7 in
     aten::native_batch_norm); "" where it is not known.
     """
-    if world_of(op) != DISPATCHER or not op.startswith("aten::"):
+    if not op.startswith("aten::"):
         return ""
     names = _shipped().get(op.removeprefix("aten::").removesuffix(".default"), ())
     return names[place] if 0 <= place < len(names) else ""

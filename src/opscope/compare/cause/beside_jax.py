@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from opscope.compare.cause.walks import given_to
 from opscope.compare.pair.sketches import sketch
+from opscope.compare.side.call_rows import given_to
 from opscope.compare.side.lowering import one_of_jax, spelling
 from opscope.operators.spelling import JAX
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.walks import given_to
 from opscope.compare.pair.tensors import statistic_error
+from opscope.compare.side.call_rows import given_to
 from opscope.compare.side.conditions import PRODUCT, kind_of
 from opscope.operators.catalogue import family, traits_of
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.walks import given_to, outputs_of
 from opscope.compare.pair.tensors import statistic_error
+from opscope.compare.side.call_rows import given_to, outputs_of
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.tensors import SHAPE
+from opscope.compare.side.call_rows import rows_of
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
 
@@ -83,6 +84,5 @@ class Shapes:
         """Whether a draw fills a parameter in a run some of whose parameters have another shape,
         which sets the bounds of the draw.
         """
-        tensors = self._pairing.target.tensors
-        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
-        return bool(self.readers) and bool(tensors.parameter[first:last].any())
+        side = self._pairing.target
+        return bool(self.readers) and bool(side.tensors.parameter[rows_of(side, call)].any())

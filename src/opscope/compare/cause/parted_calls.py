@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.meetings import Meetings, meet
+from opscope.compare.side.call_rows import rows_of
 from opscope.compare.side.columns import ABSENT, NONE
 from opscope.judge.families import kind_of
 
@@ -44,8 +45,7 @@ def first_parted(
     meetings = meet(pairing, (np.flatnonzero(mine), np.flatnonzero(theirs)))
     unmet = meetings.unmet(0), meetings.unmet(0, AMPLIFIED)
     for call in np.flatnonzero(asked).tolist():
-        first, last = np.searchsorted(side.tensors.call, [call, call + 1]).tolist()
-        rows = np.arange(first, last)
+        rows = np.array(rows_of(side, call), dtype=np.int64)
         given, made = rows[~side.tensors.output[rows]], rows[side.tensors.output[rows]]
         if unmet[0][given].any():
             continue

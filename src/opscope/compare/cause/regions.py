@@ -33,7 +33,7 @@ from opscope.compare.cause.gradient_paths import one_sided
 from opscope.compare.cause.left_states import LeftStates
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.trained_states import BACKWARD, FINER, TrainedStates
-from opscope.compare.cause.walks import LEAST, Marks, Walk, inputs_of
+from opscope.compare.cause.walks import LEAST, Marks, Walk
 from opscope.compare.cause.what_matters import (
     CLIPPED,
     FORWARD,
@@ -55,6 +55,7 @@ from opscope.compare.pair.meetings import (
     vague,
 )
 from opscope.compare.pair.tensors import statistic_error
+from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.lowering import one_of_jax
 from opscope.compare.side.trained_tensors import computing, with_trained_names

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.walks import inputs_of
+from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.records import tensor_records
 from opscope.compare.verdict.axis_order import best_pair

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
 
@@ -119,15 +120,10 @@ class Lonely:
         return NONE, True
 
     def _writes_nothing(self, call: int, *, target: bool) -> bool:
-        tensors = self._sides[target][0].tensors
-        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
-        return not tensors.output[first:last].any()
+        return not outputs_of(self._sides[target][0], call)
 
     def inputs_of(self, call: int, *, target: bool) -> Iterator[int]:
         """The calls that produced what a call reads, NONE for what no recorded call did."""
         side, flow, _ = self._sides[target]
-        tensors = side.tensors
-        first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
-        for row in range(first, last):
-            if not tensors.output[row]:
-                yield int(flow.producer[row])
+        for row in inputs_of(side, call):
+            yield int(flow.producer[row])

@@ -46,15 +46,14 @@ class TrainedStates:
         """Gradients and parameters that are not what those of the same parameters are on the other
         side, by so much of their limits.
         """
-        last = self.last
-        places = {place for place, _, _ in last[0]} & {place for place, _, _ in last[1]}
+        places = {place for place, _, _ in self.last[0]} & {place for place, _, _ in self.last[1]}
         for place in sorted(places):
             nothing: set[Names] = set()  # of which the gradient is rounding alone
             for stage in (GRADIENT, CLIPPED, PARAMETER):
                 held = [
                     (names, mine, theirs)
                     for names in self._names
-                    for mine, theirs in [self._last(last, (place, stage), names)]
+                    for mine, theirs in [self._rows((place, stage), names)]
                     if min(*mine, *theirs) >= 0
                 ]
                 if stage != PARAMETER:
@@ -64,14 +63,11 @@ class TrainedStates:
                 for apart in self._further(stage, judged, share):
                     yield place, stage, apart
 
-    @staticmethod
-    def _last(
-        last: tuple[dict[tuple[Place, int, int], int], ...], at: tuple[Place, int], names: Names
-    ) -> list[list[int]]:
+    def _rows(self, at: tuple[Place, int], names: Names) -> list[list[int]]:
         """The rows of parameters of either side at a place and stage, NONE where there is none."""
         return [
             [known.get((*at, name), NONE) for name in some]
-            for known, some in zip(last, names, strict=True)
+            for known, some in zip(self.last, names, strict=True)
         ]
 
     def _reach(self, held: Held) -> float:

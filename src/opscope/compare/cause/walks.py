@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.pair.meetings import first_read, gradient_rows, normed
+from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT, NONE, place_of
 from opscope.compare.side.hashes import distinct
 from opscope.operators.catalogue import traits_of
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 
     from opscope.arrays import Bools, Words
     from opscope.compare.pair.pairing import Pairing
-    from opscope.compare.side.columns import Side
 
 LEAST = 4  # elements of a tensor that agrees by more than chance
 MOST_WRITTEN = 1e4  # times which a number that is written down is a whole one
@@ -482,23 +482,3 @@ class Walk:
                 reached.add(call)
                 found.append(call)
         return found
-
-
-def _rows(side: Side, call: int) -> range:
-    first, last = np.searchsorted(side.tensors.call, [call, call + 1]).tolist()
-    return range(first, last)
-
-
-def inputs_of(side: Side, call: int) -> list[int]:
-    """The rows of what a call reads."""
-    return [row for row in _rows(side, call) if not side.tensors.output[row]]
-
-
-def outputs_of(side: Side, call: int) -> list[int]:
-    """The rows of what a call writes."""
-    return [row for row in _rows(side, call) if side.tensors.output[row]]
-
-
-def given_to(side: Side, call: int) -> list[int]:
-    """The rows of what a call reads that is no parameter."""
-    return [row for row in inputs_of(side, call) if not side.tensors.parameter[row]]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.compare.side.call_rows import rows_of
 from opscope.compare.side.hashes import hash_of
 from opscope.compare.side.records import call_records, tensor_records
 
@@ -97,7 +98,7 @@ def _code(slot: Slot) -> tuple[bool, int]:
 def _rows(side: Side, call: int) -> dict[tuple[bool, int], int]:
     """Rows of a call by side of it and hash of the slot."""
     tensors = side.tensors
-    rows = range(*np.searchsorted(tensors.call, [call, call + 1]).tolist())
+    rows = rows_of(side, call)
     if side.base is not None:  # calls put together have slots of their own
         records = tensor_records(side, np.array(rows, dtype=np.int64)) if rows else {}
         return {_code((record.io, record.slot)): row for row, record in records.items()}

@@ -17,6 +17,7 @@ import numpy as np
 from opscope.compare.pair.passes import joined
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
+from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import ABSENT, MODULE, NONE, Side
 from opscope.compare.side.hashes import mixed
 from opscope.compare.side.reduced_products import UNIT as REDUCED
@@ -168,8 +169,7 @@ def _unmask(
     reads_apart[tensors.call[apart & ~dim & ~tensors.output]] = True
     masking &= reads_apart
     for row in np.flatnonzero(masking[tensors.call] & tensors.output & ~dim & ~apart).tolist():
-        first = int(np.searchsorted(tensors.call, tensors.call[row]))
-        read = [at for at in range(first, row) if not tensors.output[at]]
+        read = inputs_of(side, int(tensors.call[row]))
         masked = [at for at in read if tensors.size[at] == tensors.size[row] and not dim[at]]
         rest = [at for at in read if at not in masked]
         if len(masked) == 1 and rest and all(dim[at] and mask[at] for at in rest):

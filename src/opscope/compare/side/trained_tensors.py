@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.hashes import mixed
 from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
@@ -101,10 +102,9 @@ def _gradients(side: Side, flow: Flow, row: int, backward: Bools) -> list[int]:
 
 def _read_for(side: Side, made: int) -> list[int]:
     """The inputs that a result is computed from: of a call over lists the result's own elements."""
-    tensors, call = side.tensors, int(side.tensors.call[made])
-    first, last = np.searchsorted(tensors.call, [call, call + 1]).tolist()
-    output = tensors.output[first:last]
-    reads, results = first + np.flatnonzero(~output), first + np.flatnonzero(output)
-    if is_per_element(side.operator(call)):
-        reads = reads[np.arange(len(reads)) % len(results) == np.searchsorted(results, made)]
-    return [int(read) for read in reads]
+    call = int(side.tensors.call[made])
+    reads = inputs_of(side, call)
+    if not is_per_element(side.operator(call)):
+        return reads
+    results = outputs_of(side, call)
+    return reads[results.index(made) :: len(results)]

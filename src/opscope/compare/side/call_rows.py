@@ -1,0 +1,32 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The tensor rows of one call of a side: what it reads, and what it writes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from opscope.compare.side.columns import Side
+
+
+def rows_of(side: Side, call: int) -> range:
+    """All rows of a call."""
+    first, last = np.searchsorted(side.tensors.call, [call, call + 1]).tolist()
+    return range(first, last)
+
+
+def inputs_of(side: Side, call: int) -> list[int]:
+    """The rows of what a call reads."""
+    return [row for row in rows_of(side, call) if not side.tensors.output[row]]
+
+
+def outputs_of(side: Side, call: int) -> list[int]:
+    """The rows of what a call writes."""
+    return [row for row in rows_of(side, call) if side.tensors.output[row]]
+
+
+def given_to(side: Side, call: int) -> list[int]:
+    """The rows of what a call reads that is no parameter."""
+    return [row for row in inputs_of(side, call) if not side.tensors.parameter[row]]
