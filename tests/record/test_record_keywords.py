@@ -69,3 +69,16 @@ def test_several_may_be_given_as_a_list() -> None:
     assert recording.config.selection.wants_step(5)
     assert not recording.config.selection.wants_step(1)
     assert repr(recording) == "<Recording 'x': not recording>"
+
+
+def test_a_recording_shows_itself_in_a_notebook(tmp_path: Path) -> None:
+    place = tmp_path / "<b>x"
+    recording = opscope.record(place, values="none")
+    with recording:
+        assert "<td>state</td><td>recording</td>" in recording._repr_html_()
+        assert repr(recording).endswith(": recording>")
+    shown = recording._repr_html_()
+    assert "<td>state</td><td>not recording</td>" in shown
+    assert "<td>values</td><td>none</td>" in shown
+    assert "&lt;b&gt;x" in shown
+    assert "<b>" not in shown

@@ -32,6 +32,7 @@ from opscope.record.session import Session
 from opscope.run.contain import contain, reason, tell
 from opscope.run.place import with_own_name
 from opscope.run.printable import printable
+from opscope.run.relation import html_table
 from opscope.run.store.blackbox import BlackBox
 from opscope.run.store.layout import BLACKBOX, create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
@@ -121,8 +122,21 @@ class Recording:
         self._joined = False
 
     def __repr__(self) -> str:
-        state = "recording" if any(not part.closed for part in self._parts) else "not recording"
-        return f"<Recording {printable(str(self.path or self.config.output))!r}: {state}>"
+        return f"<Recording {printable(self._place)!r}: {self._state}>"
+
+    def _repr_html_(self) -> str:
+        words = {name: str(value) for name, value in self.config.words().items()}
+        rows = {"state": self._state, **words}
+        return html_table(f"Recording {self._place}", ("", ""), rows.items())
+
+    @property
+    def _place(self) -> str:
+        return str(self.path or self.config.output)
+
+    @property
+    def _state(self) -> str:
+        going = any(not part.closed for part in self._parts)
+        return "recording" if going else "not recording"
 
     def __enter__(self) -> Recording:
         if active.session is not None:
