@@ -116,12 +116,50 @@ def test_every_question_is_answered_with_a_test() -> None:
 def test_both_languages_say_the_same(twins: tuple[Path, Path]) -> None:
     english, chinese = (twin.read_text(encoding="utf-8") for twin in twins)
     assert named_tests(twins[0]) == named_tests(twins[1])
-    assert len(re.findall(r"^#+ ", english, re.MULTILINE)) == len(
-        re.findall(r"^#+ ", chinese, re.MULTILINE)
+    assert levels(english) == levels(chinese)
+    assert code(english, "console", "python", "yaml", "toml") == code(
+        chinese, "console", "python", "yaml", "toml"
     )
-    assert re.findall(r"^```console\n(.*?)```", english, re.DOTALL | re.MULTILINE) == re.findall(
-        r"^```console\n(.*?)```", chinese, re.DOTALL | re.MULTILINE
-    )
+    assert indented(english) == indented(chinese)
+    assert words_of_commands(english) == words_of_commands(chinese)
+
+
+def fenced(text: str) -> list[tuple[str, str]]:
+    """Every block between fences, its language first."""
+    return re.findall(r"^```(\S*)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def prose(text: str) -> str:
+    return re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+
+
+def levels(text: str) -> list[int]:
+    """How deep each heading stands; lines of code that begin with a number sign are none."""
+    return [len(found) for found in re.findall(r"^(#+) ", prose(text), re.MULTILINE)]
+
+
+def code(text: str, *languages: str) -> list[str]:
+    return [block for language, block in fenced(text) if language in languages]
+
+
+def indented(text: str) -> list[str]:
+    """The commands of blocks without fences."""
+    return re.findall(r"^    opscope .*", prose(text), re.MULTILINE)
+
+
+def words_of_commands(text: str) -> set[str]:
+    """The options and the verbs that a page speaks of."""
+    return set(re.findall(r"(?<![\w-])--[a-z][a-z-]+|`opscope [a-z-]+", text))
+
+
+@pytest.mark.parametrize("twins", TWINS, ids=lambda twins: twins[0].name)
+def test_each_language_leads_to_the_other_and_stays_in_its_own(twins: tuple[Path, Path]) -> None:
+    english, chinese = twins
+    assert f"]({chinese.name})" in english.read_text(encoding="utf-8")
+    leads = re.findall(r"\]\(([^)#\s]+\.md)", chinese.read_text(encoding="utf-8"))
+    assert english.name in leads
+    translated = {one.resolve() for one, _ in TWINS if one != english}
+    assert [link for link in leads if (chinese.parent / link).resolve() in translated] == []
 
 
 def test_every_option_of_run_is_documented_and_no_other() -> None:
