@@ -16,6 +16,7 @@ import opscope
 from opscope.cli.explain import BITS, EXITS, meanings, words
 from opscope.errors import OpscopeError, UsageError
 from opscope.judge.overflow import WORDS
+from opscope.judge.reasons import REASONS, reason_in
 from opscope.run.finding import CONFIDENCES, KINDS
 
 SOURCE = Path(opscope.__file__).parent
@@ -30,6 +31,36 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=120,
     )
+
+
+def reasons_of(path: Path) -> set[str]:
+    """The texts that the functions of a module give as reasons; numbers and names that they put in
+    are all "7".
+    """
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    given = [
+        node.value if isinstance(node, ast.Return) else node.args[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Return)
+        or getattr(getattr(node, "func", None), "attr", "") == "append"
+    ]
+    tuples = [
+        part
+        for value in given
+        if value is not None
+        for part in ast.walk(value)
+        if isinstance(part, ast.Tuple)
+    ]
+    texts = [*given, *(text for each in tuples for text in each.elts)]
+    written = {
+        "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in text.values)
+        if isinstance(text, ast.JoinedStr)
+        else text.value
+        for text in texts
+        if isinstance(text, ast.JoinedStr)
+        or (isinstance(text, ast.Constant) and isinstance(text.value, str))
+    }
+    return {text for text in written if " " in text and not text.startswith("7 of ")}
 
 
 def said(name: str) -> set[str]:
@@ -81,6 +112,43 @@ def test_every_word_is_explained_by_its_code_and_by_its_name() -> None:
         error.__name__ for error in tree if error.__module__ == OpscopeError.__module__
     } <= names
     assert set(map(hex, WORDS)) <= names
+
+
+def test_every_reason_that_the_rules_give_is_explained_and_no_other() -> None:
+    given = reasons_of(SOURCE / "judge" / "overflow_rules.py")
+    assert len(given) >= 20
+    assert "infinity times zero" in given
+    assert [text for text in sorted(given) if reason_in(text) is None] == []
+    used = {reason_in(text) for text in given}
+    others = {
+        "saturated at …, the end of the range of …",
+        "saturated at …",
+        "… has no …",
+        "invalid floating-point operation",
+        "… to … overflow",
+    }
+    assert used | others == set(REASONS)
+    overflow = (SOURCE / "judge" / "overflow.py").read_text(encoding="utf-8")
+    for reason in others:
+        part = max(reason.split("…"), key=len)
+        assert part.strip(" ,") in overflow
+
+
+@pytest.mark.parametrize(
+    ("topic", "reason"),
+    [
+        ("division by zero (1 of 16 divisors are 0)", "division by zero"),
+        ("why  result leaves float16 (largest 65504); inputs 0: [-1, 2]", "result leaves …"),
+        ("exponential of 90 leaves float32 (largest 3.4e+38)", "exponential of … leaves …"),
+        ("70000 leaves float16 (largest 65504)", "… leaves …"),
+        ("float32 to float16 overflow", "… to … overflow"),
+        ("saturated at 65504, the largest finite float16", "saturated at …"),
+        ("float32 -3 has no uint8", "… has no …"),
+    ],
+)
+def test_a_reason_is_known_as_it_is_printed(topic: str, reason: str) -> None:
+    (meaning,) = meanings(topic)
+    assert meaning.code == reason
 
 
 def test_the_exit_codes_are_those_of_the_manual() -> None:

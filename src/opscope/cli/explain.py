@@ -21,6 +21,7 @@ from opscope.judge.overflow import (
     UNSIGNED,
     WORDS,
 )
+from opscope.judge.reasons import REASONS, reason_in
 from opscope.run.finding import CONFIDENCES, KINDS, WARNINGS, Document
 
 # The contract of every verb; docs/cli.md has the same table, a test holds the two equal.
@@ -55,15 +56,15 @@ VALUES: dict[str, str] = {
 
 
 def explain(topic: str = "", /, *, json: Json = False) -> int:
-    """Say what a kind of finding, a confidence, a status bit, an exit code, an error of opscope or
-    an error code of a device means. Without a topic all words are listed.
+    """Say what a kind of finding, its reason, a confidence, a status bit, an exit code, an error of
+    opscope or an error code of a device means. Without a topic all words are listed.
 
     Examples: opscope explain overflow-origin; opscope explain 0x20.
 
     Parameters
     ----------
     topic
-        overflow-origin, likely, 0x420, exit 3, FormatError, 507015, EZ9999, "integer overflow".
+        overflow-origin, likely, 0x420, exit 3, FormatError, 507015, EZ9999, "division by zero".
     """
     found = meanings(topic) if topic else tuple(words())
     rows = [
@@ -100,6 +101,9 @@ def meanings(topic: str) -> tuple[Meaning, ...]:
         from opscope.ascend.codes import explain_code
 
         return explain_code(wanted)
+    reason = reason_in(wanted)
+    if reason is not None:
+        return tuple(one for one in words() if one.code == reason)
     raise UsageError(f"explain {topic!r}: no such word{_near(wanted)}")
 
 
@@ -114,6 +118,8 @@ def words() -> Iterator[Meaning]:
     for bit, text in WORDS.items():
         told = f"bit {bit.bit_length() - 1}: {BITS[bit]}"
         yield Meaning(hex(bit), "overflow status", text, told)
+    for reason, text in REASONS.items():
+        yield Meaning(reason, "reason of a finding", reason, text)
     for word, text in VALUES.items():
         yield Meaning(word, "value", word, text)
     for code, text in EXITS.items():
