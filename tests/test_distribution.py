@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -102,3 +103,12 @@ def test_a_workflow_calls_targets_that_make_has(workflow: str) -> None:
     ]
     assert called
     assert all(f"\n{target}:" in makefile for target in called)
+
+
+@pytest.mark.parametrize("form", sorted((ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml")))
+def test_the_fields_of_an_issue_form_bear_names(form: Path) -> None:
+    """A word that YAML takes for something else is no name, and GitHub refuses the form."""
+    names = re.findall(r"^ +id: (.+)$", form.read_text(encoding="utf-8"), re.MULTILINE)
+    assert names
+    assert {"true", "false", "yes", "no", "on", "off", "null"}.isdisjoint(map(str.lower, names))
+    assert all(re.fullmatch(r"[A-Za-z][\w-]*", name) for name in names)
