@@ -29,10 +29,12 @@ from opscope.compare.cause.causes import (
     Cause,
 )
 from opscope.compare.cause.crossed_inputs import crossed
+from opscope.compare.cause.earlier_steps import EarlierSteps
 from opscope.compare.cause.gradient_paths import one_sided
 from opscope.compare.cause.left_states import LeftStates
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.trained_states import BACKWARD, FINER, TrainedStates
+from opscope.compare.cause.turned_parameters import turned_parameter
 from opscope.compare.cause.walks import LEAST, Marks, Walk
 from opscope.compare.cause.what_matters import (
     CLIPPED,
@@ -54,8 +56,7 @@ from opscope.compare.pair.meetings import (
     same_parameters,
     vague,
 )
-from opscope.compare.pair.tensors import statistic_error
-from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.lowering import one_of_jax
 from opscope.compare.side.trained_tensors import computing, with_trained_names
@@ -73,7 +74,6 @@ if TYPE_CHECKING:
 _PHASES = {"forward", "backward", "optimizer"}
 MAX_STARTS = 16
 MAX_NORMS = 8  # that what is apart may have come through unseen
-REORDERED = 1e-6  # by which statistics of the same numbers in another order are apart
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
 CUT = (
     "the gradients of the step part; its batch is cut into other parts than golden's, so what its "
@@ -99,9 +99,9 @@ class Parting(msgspec.Struct, frozen=True):
 
 
 def written_otherwise(pairing: Pairing) -> bool:
-    """Whether each side runs calls in its models that compute and have no partner on the other; or
-    in its steps, where one side writes its optimizer out; or whether one is of JAX, of which that
-    is always so.
+    """Whether each side runs calls that compute and have no partner on the other, and one of them
+    in its models, or in its steps, where one side writes its optimizer out; or whether one is of
+    JAX, of which that is always so.
     """
     if pairing.between is not None:
         return False
@@ -112,11 +112,10 @@ def written_otherwise(pairing: Pairing) -> bool:
     out = bool(steps[0].any() != steps[1].any())
     if not all(side.run.info.coverage.versions for side, _ in sides):
         return False
-    alone = [
-        bool(_lonely(side, match)[~step | out].any())
-        for (side, match), step in zip(sides, steps, strict=True)
-    ]
-    return all(alone) or (any(alone) and bool(cut_otherwise(pairing)))
+    lonely = [_lonely(side, match) for side, match in sides]
+    alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
+    both = all(bool(flags.any()) for flags in lonely) or bool(cut_otherwise(pairing))
+    return any(alone) and both
 
 
 def cut_otherwise(pairing: Pairing) -> set[Place]:
@@ -202,7 +201,7 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
     if parting.crossed:
         words = (CROSSED,)
         return Cause(REWIRED, mine, theirs, sure=False, words=words, region=parting.region)
-    turned = _turned(pairing, mine, theirs)
+    turned = turned_parameter(pairing, mine, theirs)
     if turned != NONE:
         return Cause(
             ARRIVED, mine, theirs, turned, sure=False, words=(TURNED,), region=parting.region
@@ -224,29 +223,6 @@ def _one_family(pairing: Pairing, mine: int, theirs: int) -> bool:
 def _ends(apart: list[Apart], number: int) -> list[int]:
     """The rows of a side of what is apart."""
     return sorted({row for *_, rows in apart for row in rows[number]})
-
-
-def _turned(pairing: Pairing, mine: int, theirs: int) -> int:
-    """The row of a parameter that holds golden's numbers in another order, as two calls read it in
-    the same shape and layout; NONE where there is none.
-    """
-    tensors, other = pairing.target.tensors, pairing.golden.tensors
-    for row, partner in product(inputs_of(pairing.target, mine), inputs_of(pairing.golden, theirs)):
-        alike = (
-            tensors.parameter[row]
-            and other.parameter[partner]
-            and tensors.size[row] > 1
-            and tensors.shape[row] == other.shape[partner]
-            and tensors.stride[row] == other.stride[partner]
-            and tensors.dtype[row] == other.dtype[partner]
-        )
-        if not alike or not (tensors.digested[row] and other.digested[partner]):
-            continue
-        error = statistic_error(tensors, other, np.array([row]), np.array([partner]))[0]
-        if tensors.digest[row] != other.digest[partner] and error <= REORDERED:
-            found = np.flatnonzero(pairing.rows.target == row)
-            return int(found[0]) if len(found) else NONE
-    return NONE
 
 
 def _equal_inputs(pairing: Pairing, mine: int, theirs: int) -> bool:
@@ -352,7 +328,21 @@ class Regions:
         ends = _ends(chosen, 0), _ends(chosen, 1)
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
-        return self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
+        parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
+        return self._carried_back(parting) if parting else None
+
+    def _carried_back(self, found: Parting) -> Parting:
+        """Where a step came to leave behind what differs, if that is all that the calls read by
+        which two programs part.
+        """
+        steps = EarlierSteps(self.pairing)
+        while True:
+            apart = [unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True)]
+            left = steps.left(found.start, apart)
+            earlier = self._located(left[0], PARAMETER, left[1]) if left else None
+            if earlier is None or not steps.update(earlier.start):
+                return found
+            found = earlier
 
     def _by_left_states(self) -> Parting | None:
         """Where all that training shows agrees: a call that leaves another state behind."""
@@ -553,7 +543,7 @@ class Regions:
         ]
         read = self._shared_names(*heads)
         both = mine >= 0 and theirs >= 0
-        beyond = not (both and _one_family(self.pairing, mine, theirs))
+        beyond = not (both and self._comparable(mine, theirs))
         regions = [
             walk.region(start, read[number], starts[number], beyond=beyond) if start >= 0 else ()
             for number, (walk, start) in enumerate(zip(walks, (mine, theirs), strict=True))
@@ -569,6 +559,16 @@ class Regions:
             crossed=bool(swapped),
             alike=both and self._shared(mine, theirs)[1],
         )
+
+    def _comparable(self, *starts: int) -> bool:
+        """Whether two starts are of one operator and make as much: what they make tells then that
+        it is not the same.
+        """
+        sizes = [
+            set(side.tensors.size[outputs_of(side, call)].tolist())
+            for side, call in zip(self._sides, starts, strict=True)
+        ]
+        return _one_family(self.pairing, *starts) and sizes[0] == sizes[1]
 
     def _prepared_alike(self, walks: list[Walk], starts: list[list[int]]) -> tuple[int, int] | None:
         """Starts of either side that prepare one parameter, of which nothing agrees again, though
@@ -605,7 +605,8 @@ class Regions:
         flags[0][list(ends)] = True
         mirrored = ~self._mirrored.unmet(number, FINER) & (side.tensors.size == 1)
         marks = Marks(*flags, ~self.unmet[number] | mirrored, self._same[number])
-        return Walk(self.pairing, number, marks, list(ends), backward=backward)
+        updating = stage == PARAMETER
+        return Walk(self.pairing, number, marks, list(ends), backward=backward, updating=updating)
 
     def _shared_names(self, mine: set[int], theirs: set[int]) -> tuple[set[int], set[int]]:
         """Parameters that either side's start reads, by the names of both sides."""
@@ -643,14 +644,18 @@ class Regions:
         return (best[1], best[2]) if best is not None and best[0][-2] else (mine[0], theirs[0])
 
     def _shared(self, mine: int, theirs: int) -> tuple[bool, bool]:
-        """Whether a call of golden reads partners of what one of the target reads, and nothing
-        else.
+        """Whether a call of golden reads partners of what one of the target reads, or a part of
+        them, and nothing else.
         """
-        flow = self.pairing.flows[1]
-        read = [
-            inputs_of(side, call) for side, call in zip(self._sides, (mine, theirs), strict=True)
+        flows = self.pairing.flows
+        read = [inputs_of(self._sides[0], mine), inputs_of(self._sides[1], theirs)]
+        wholes = [
+            {*rows, *flow.source_row[rows].tolist()} - {NONE}
+            for flow, rows in zip(flows, read, strict=True)
         ]
         met = np.where(self.unmet[0], NONE, self.meetings.partner[0])
-        one = {int(flow.state[met[row]]) if met[row] >= 0 else NONE for row in read[0]}
-        other = {int(flow.state[row]) for row in read[1]}
-        return bool(one & other), one == other
+        state = flows[1].state
+        one = {int(state[met[row]]) if met[row] >= 0 else NONE for row in read[0]}
+        whole = {int(state[met[row]]) for row in wholes[0] if met[row] >= 0}
+        shared = bool(whole & set(state[[*wholes[1]]].tolist()))
+        return shared, one == set(state[read[1]].tolist())

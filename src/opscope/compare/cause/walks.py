@@ -30,6 +30,8 @@ NORM = 8  # calls of which a norm is written out, one after the other
 MAX_REGION = 256
 MAX_AROUND = 2
 MAX_ORDERING = 8
+MAX_PEERS = 3
+NEAR = 8  # calls after a start, that its region goes on to
 MAX_ABOVE = 200  # calls that build a constant
 OF_CONSTANTS, OF_PARAMETERS, OF_DATA = range(3)
 Computation = tuple[int, ...]  # operator, arguments and contents that are read, as hashes
@@ -58,7 +60,9 @@ class Walk:
         ends: list[int],
         *,
         backward: bool | None,
+        updating: bool = False,
     ) -> None:
+        self._updating = updating  # whether it begins in what an update leaves
         self._side = (pairing.target, pairing.golden)[number]
         self._flow = pairing.flows[number]
         self._unmet, self._dim, self._agreeing, self._same = marks
@@ -128,17 +132,17 @@ class Walk:
         last those that prepare parameters or build constants, which one side may do otherwise, or
         not at all: only if nothing agrees again.
         """
-        bright = self._bright
-        found, below = list[int](), set[int]()  # below: what reads something of the walk, by and by
+        bright, found = self._bright, list[int]()
+        below, healed = set[int](), set[int]()  # below: what reads something of the walk, by and by
         for call, above in sorted(self._above.items()):
-            if any(self._tells(one, call) for one in above & (below | bright)):
+            if any(self._tells(one, call) for one in (above - healed) & (below | bright)):
                 below.add(call)
             if (call in self.given and not above & bright) or (
                 call in bright and call not in below
             ):
-                found.append(call)
-        kept = [call for call in found if self._reads(call) == OF_DATA or not self._heals(call)]
-        told = sorted(kept, key=self.order, reverse=True) or found[-1:] or [self.last]
+                heals = self._reads(call) != OF_DATA and self._heals(call)
+                (healed.add if heals else found.append)(call)
+        told = sorted(found, key=self.order, reverse=True) or sorted(healed)[-1:] or [self.last]
         return list(dict.fromkeys(map(self._handed, told)))
 
     def _handed(self, start: int) -> int:
@@ -235,9 +239,10 @@ class Walk:
 
     def _tells(self, call: int, reader: int) -> bool:
         """Whether what a call makes otherwise is why its reader does: a constant is no fault by
-        itself, nor is a parameter that is prepared for what reads data.
+        itself, nor is a parameter that is prepared for what reads data, but by an update.
         """
-        return self._reads(call) >= max(self._reads(reader), OF_PARAMETERS)
+        least = OF_PARAMETERS if self._updating else max(self._reads(reader), OF_PARAMETERS)
+        return self._reads(call) >= least
 
     @cached_property
     def _reads(self) -> Callable[[int], int]:
@@ -251,6 +256,8 @@ class Walk:
             if at in seen:
                 continue
             seen.add(at)
+            if traits_of(self._side.operator(at)).random:
+                return OF_DATA
             for row in inputs_of(self._side, at):
                 producer = int(self._flow.producer[row])
                 if self._side.tensors.parameter[row]:
@@ -307,14 +314,39 @@ class Walk:
         # A choice may be the same though what it was made by is not.
         whole = bool(self._whole[outputs_of(self._side, start)].all())
         known = self._readers_of_all if whole else self._readers
-        waiting, seen = [start], {start}
+        parts = self._packed(start, known)
+        return all(self._some_agree(set(readers), known) for readers in parts)
+
+    def _packed(self, start: int, known: dict[int, list[int]]) -> list[list[int]]:
+        """The readers of what a call makes, by the part of it that they read, as of queries, keys
+        and values that are one product: of each something must agree again.
+        """
+        tensors, calls = self._side.tensors, self._side.calls
+        most = max((int(tensors.size[row]) for row in outputs_of(self._side, start)), default=0)
+        handed, parts = [start], dict[int, list[int]]()
+        for call in handed:  # grows by what only hands on
+            for reader in known.get(call, ()):
+                idle = traits_of(self._side.operator(reader)).idle
+                if idle and reader not in handed:
+                    handed.append(reader)
+                if idle or calls.phase[reader] != calls.phase[start]:
+                    continue
+                for row in inputs_of(self._side, reader):
+                    told = self._unmet[row] and not self._dim[row] and tensors.size[row] < most
+                    if told and self._flow.producer[row] == call:
+                        parts.setdefault(int(self._flow.state[row]), []).append(reader)
+        return list(parts.values()) if len(parts) > 1 else [known.get(start, [])]
+
+    def _some_agree(self, readers: set[int], known: dict[int, list[int]]) -> bool:
+        """Whether what some calls make agrees, or what is computed from it."""
+        seen = set(readers)
         for steps in count(1):
-            readers = {one for call in waiting for one in known.get(call, ())} - seen
             if any(self._agrees(reader, near=steps <= NORM) for reader in readers):
                 return True
+            readers = {one for call in readers for one in known.get(call, ())} - seen
             if not readers:
                 return False
-            waiting, seen = list(readers), seen | readers
+            seen |= readers
         return False
 
     def _agrees(self, call: int, *, near: bool) -> bool:
@@ -402,11 +434,12 @@ class Walk:
         return found
 
     def _ordering(self, start: int) -> list[int]:
-        """The calls that put what a product reads in order, as a cat does: statistics do not tell
-        whether it is golden's.
+        """The calls that put what a start reads in order, as a cat does: statistics do not tell
+        whether it is golden's, which matters to all but what computes number by number of one.
         """
-        found = list[int]()
-        waiting = [start] if traits_of(self._side.operator(start)).contraction else []
+        alone = traits_of(self._side.operator(start)).pointwise
+        alone = alone and len(inputs_of(self._side, start)) == 1
+        found, waiting = list[int](), [] if alone else [start]
         while waiting and len(found) < MAX_ORDERING:
             for row in inputs_of(self._side, waiting.pop(0)):
                 call = int(self._flow.producer[row])
@@ -449,21 +482,32 @@ class Walk:
     def region(
         self, start: int, read: set[int], starts: Sequence[int], *, beyond: bool
     ) -> tuple[int, ...]:
-        """The start, and the calls of the walk that follow it, up to those that compute with other
-        parameters than some that were read; then the same of starts beside it that nothing tells
-        from it, as of the second of two rows that are looked up. beyond: then those that follow
-        in the start's module whatever they compute with.
+        """The start and what may begin it as well, and the calls of the walk that follow it, up to
+        those that compute with other parameters than some that were read; then the same of starts
+        beside it that nothing tells from it, as of the second of two rows that are looked up.
+        beyond: then those that follow in the start's module whatever they compute with, the nearest
+        of all where none does.
         """
-        found = [start, *self._around(start), *self._following(start, read)]
+        found = [start, *self._around(start)]
+        for other in self._peers(start, starts):
+            found += [other, *self._ordering(other)[:MAX_AROUND]]
+        found += self._following(start, read)
         for other in starts:
             if other != start and self._is_twin(start, other):
                 found += [other, *self._following(other, read)]
         if beyond:
             module = self._side.calls.module
-            found += [
-                call for call in self._following(start, None) if module[call] == module[start]
-            ]
+            after = self._following(start, None)
+            found += [call for call in after if module[call] == module[start]] or after[:NEAR]
         return tuple(dict.fromkeys(found[:MAX_REGION]))
+
+    def _peers(self, start: int, starts: Sequence[int]) -> list[int]:
+        """The first starts of other operators that may be where the two part as well as one is."""
+        op, found = self._side.calls.op, dict[int, int]()
+        for other in starts:
+            if op[other] != op[start] and self.order(other) == self.order(start):
+                found.setdefault(int(op[other]), other)
+        return list(found.values())[:MAX_PEERS]
 
     def _is_twin(self, start: int, other: int) -> bool:
         calls = self._side.calls

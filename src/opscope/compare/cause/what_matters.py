@@ -11,7 +11,7 @@ import numpy as np
 
 from opscope.compare.pair.meetings import first_read
 from opscope.compare.side.columns import MODULE
-from opscope.operators.catalogue import family, traits_of
+from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from opscope.arrays import Ints, Words
@@ -63,7 +63,7 @@ def _leaf_rows(side: Side, rows: Ints) -> Ints:
 def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     """The row of the last gradient of each parameter, and of the last content that it was given
     after a model read it (before, it is loaded; a buffer may be bound anew; a part of
-    it is none), by place, stage, name.
+    it is none, nor is a flat tensor that it is part of), by place, stage, name.
     """
     tensors, calls = side.tensors, side.calls
     first = first_read(side)
@@ -78,9 +78,8 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     )
     at = np.searchsorted(names, tensors.named[rows])
     own = read[np.minimum(at, len(read) - 1)]
-    views = side.which(calls.op, lambda op: traits_of(op).view)[tensors.call[rows]]
-    parts = views & (tensors.size[rows] != tensors.size[own])
-    told = (at < len(names)) & ((rows <= own) | parts)
+    resized = tensors.size[rows] != tensors.size[own]
+    told = (at < len(names)) & ((rows <= own) | resized)
     rows = rows[~(told & tensors.parameter[rows])]
     owner = tensors.call[rows]
     backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a step left behind for a later one: an optimizer's state, or parameters that it updated."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.columns import NONE
+from opscope.operators.catalogue import traits_of
+
+if TYPE_CHECKING:
+    from opscope.arrays import Bools
+    from opscope.compare.cause.what_matters import Place
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+    Starts = tuple[int, int]  # a call of either side
+    Ends = tuple[list[int], list[int]]  # rows of either side
+
+
+class EarlierSteps:
+    """The updates of two programs: their calls after the first gradients of each step."""
+
+    def __init__(self, pairing: Pairing) -> None:
+        self._sides = pairing.target, pairing.golden
+        self._sources = [flow.source_row for flow in pairing.flows]
+        self._first = [_first_backward(side) for side in self._sides]
+
+    def update(self, starts: Starts) -> bool:
+        """Whether calls of both sides come after the first gradients of their steps."""
+        return all(map(self._updates, (0, 1), starts))
+
+    def left(self, starts: Starts, apart: list[Bools]) -> tuple[Place, Ends] | None:
+        """The rows in which updates of earlier steps made all that two calls read and that is
+        apart, and the place of the target's last; None where anything else of it is.
+        """
+        mine, theirs = (self._left(number, starts[number], apart[number]) for number in (0, 1))
+        if not mine or not theirs:
+            return None
+        calls, last = self._sides[0].calls, self._sides[0].tensors.call[mine[-1]]
+        return (int(calls.rank[last]), int(calls.step[last])), (mine, theirs)
+
+    def _updates(self, number: int, call: int) -> bool:
+        step = int(self._sides[number].calls.step[call])
+        return call >= 0 and call >= self._first[number].get(step, call + 1)
+
+    def _left(self, number: int, start: int, apart: Bools) -> list[int]:
+        side = self._sides[number]
+        read = inputs_of(side, start) if start >= 0 else []
+        made = {self._whence(number, row) for row in read if apart[row]}
+        steps = side.calls.step
+        for row in made:
+            call = int(side.tensors.call[row]) if row >= 0 else NONE
+            if not self._updates(number, call) or steps[call] >= steps[start]:
+                return []
+        return sorted(made)
+
+    def _whence(self, number: int, row: int) -> int:
+        """The row in which a call computed what a row holds, or is a view of."""
+        side, source = self._sides[number], int(self._sources[number][row])
+        while source >= 0 and traits_of(side.operator(int(side.tensors.call[source]))).idle:
+            read = inputs_of(side, int(side.tensors.call[source]))
+            if len(read) != 1:
+                break
+            source = int(self._sources[number][read[0]])
+        return source
+
+
+def _first_backward(side: Side) -> dict[int, int]:
+    """The first call of the backward pass in each step."""
+    backward = np.flatnonzero(side.which(side.calls.phase, lambda phase: phase == "backward"))
+    steps, first = np.unique(side.calls.step[backward], return_index=True)
+    return dict(zip(steps.tolist(), backward[first].tolist(), strict=True))
