@@ -637,8 +637,8 @@ class Regions:
 
     def _partners(self, walks: list[Walk], mine: list[int], theirs: list[int]) -> tuple[int, int]:
         """The starts that belong together: one operator of the same inputs, or two that are given
-        something else from outside, else those with the most weight, of these the earliest that
-        share an input, else the earliest.
+        something else from outside, else those with the most weight, of these those that share an
+        input, of these those of which nothing agrees again, the earliest; else the earliest.
         """
         if not mine or not theirs:
             return (mine or [NONE])[0], (theirs or [NONE])[0]
@@ -654,9 +654,10 @@ class Regions:
                 alike = (whole and ops[0][i] == ops[1][j]) or bool(
                     walks[0].outside(one) & walks[1].outside(other)
                 )
-                told = (alike, *map(sum, orders), shared, -i - j), one, other
+                apart, weight, lasting = map(sum, orders)
+                told = (alike, apart, weight, shared, lasting, -i - j), one, other
                 best = told if best is None or told[0] > best[0] else best
-        return (best[1], best[2]) if best is not None and best[0][-2] else (mine[0], theirs[0])
+        return (best[1], best[2]) if best is not None and best[0][3] else (mine[0], theirs[0])
 
     def _shared(self, mine: int, theirs: int) -> tuple[bool, bool]:
         """Whether a call of golden reads partners of what one of the target reads, or a part of
