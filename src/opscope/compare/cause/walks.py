@@ -30,7 +30,6 @@ NORM = 8  # calls of which a norm is written out, one after the other
 MAX_REGION = 256
 MAX_AROUND = 2
 MAX_ORDERING = 8
-MAX_PEERS = 3
 NEAR = 8  # calls after a start, that its region goes on to
 MAX_ABOVE = 200  # calls that build a constant
 OF_CONSTANTS, OF_PARAMETERS, OF_DATA = range(3)
@@ -67,7 +66,7 @@ class Walk:
         self._flow = pairing.flows[number]
         self._unmet, self._dim, self._agreeing, self._same = marks
         self._backward = backward  # whether it begins in a backward pass; None: not known
-        self._first = first_read(self._side)
+        self._read_first = first_read(self._side)
         self.given: dict[int, int] = {}  # rows that differ and came from outside, by their readers
         self._above: dict[int, set[int]] = {}
         self._follow(ends)
@@ -95,7 +94,7 @@ class Walk:
     def _loaded(self, row: int, producer: int) -> bool:
         """Whether a row is of a parameter as it was when a model first read it."""
         tensors = self._side.tensors
-        first = self._first.get(int(tensors.named[row])) if tensors.parameter[row] else None
+        first = self._read_first.get(int(tensors.named[row])) if tensors.parameter[row] else None
         return first is not None and producer <= tensors.call[first]
 
     @cached_property
@@ -132,7 +131,16 @@ class Walk:
         last those that prepare parameters or build constants, which one side may do otherwise, or
         not at all: only if nothing agrees again.
         """
-        bright, found = self._bright, list[int]()
+        lasting, healed = self._first
+        told = sorted(lasting, key=self.order, reverse=True) or healed[-1:] or [self.last]
+        return list(dict.fromkeys(map(self._handed, told)))
+
+    @cached_property
+    def _first(self) -> tuple[list[int], list[int]]:
+        """Calls of the walk that read nothing of it, in their order; apart from them those that
+        prepare or build something, and of which something agrees again.
+        """
+        bright, lasting = self._bright, list[int]()
         below, healed = set[int](), set[int]()  # below: what reads something of the walk, by and by
         for call, above in sorted(self._above.items()):
             if any(self._tells(one, call) for one in (above - healed) & (below | bright)):
@@ -141,9 +149,8 @@ class Walk:
                 call in bright and call not in below
             ):
                 heals = self._reads(call) != OF_DATA and self._heals(call)
-                (healed.add if heals else found.append)(call)
-        told = sorted(found, key=self.order, reverse=True) or sorted(healed)[-1:] or [self.last]
-        return list(dict.fromkeys(map(self._handed, told)))
+                (healed.add if heals else lasting.append)(call)
+        return lasting, sorted(healed)
 
     def _handed(self, start: int) -> int:
         """A start, or what computed the gradient that a start only hands to its parameter."""
@@ -482,16 +489,15 @@ class Walk:
     def region(
         self, start: int, read: set[int], starts: Sequence[int], *, beyond: bool
     ) -> tuple[int, ...]:
-        """The start and what may begin it as well, and the calls of the walk that follow it, up to
-        those that compute with other parameters than some that were read; then the same of starts
-        beside it that nothing tells from it, as of the second of two rows that are looked up.
-        beyond: then those that follow in the start's module whatever they compute with, the nearest
-        of all where none does.
+        """The start, and the calls of the walk that follow it, up to those that compute with other
+        parameters than some that were read; then what else begins the walk and is read by the
+        first that reads the start; then the same of starts beside it that nothing tells from it, as
+        of the second of two rows that are looked up. beyond: then those that follow in the start's
+        module whatever they compute with, the nearest of all where none does.
         """
-        found = [start, *self._around(start)]
-        for other in self._peers(start, starts):
-            found += [other, *self._ordering(other)[:MAX_AROUND]]
-        found += self._following(start, read)
+        found = [start, *self._around(start), *self._following(start, read)]
+        for other in self._beside(start):
+            found += [other, *self._around(other)]
         for other in starts:
             if other != start and self._is_twin(start, other):
                 found += [other, *self._following(other, read)]
@@ -501,13 +507,13 @@ class Walk:
             found += [call for call in after if module[call] == module[start]] or after[:NEAR]
         return tuple(dict.fromkeys(found[:MAX_REGION]))
 
-    def _peers(self, start: int, starts: Sequence[int]) -> list[int]:
-        """The first starts of other operators that may be where the two part as well as one is."""
-        op, found = self._side.calls.op, dict[int, int]()
-        for other in starts:
-            if op[other] != op[start] and self.order(other) == self.order(start):
-                found.setdefault(int(op[other]), other)
-        return list(found.values())[:MAX_PEERS]
+    def _beside(self, start: int) -> list[int]:
+        """What begins the walk beside a start: the first that reads this reads that, too."""
+        readers = (call for call, above in self._above.items() if start in above)
+        beside = self._above.get(min(readers, default=NONE), set[int]())
+        lasting, healed = self._first
+        first = sorted([*lasting, *healed])
+        return [call for call in first if call in beside and call != start]
 
     def _is_twin(self, start: int, other: int) -> bool:
         calls = self._side.calls
