@@ -92,10 +92,12 @@ class Walk:
             waiting.extend(above)
 
     def _loaded(self, row: int, producer: int) -> bool:
-        """Whether a row is of a parameter as it was when a model first read it."""
+        """Whether a row is of a parameter as it was when a model first read it, not as the call
+        that did so left it.
+        """
         tensors = self._side.tensors
         first = self._read_first.get(int(tensors.named[row])) if tensors.parameter[row] else None
-        return first is not None and producer <= tensors.call[first]
+        return first is not None and producer < tensors.call[first]
 
     @cached_property
     def _readers(self) -> dict[int, list[int]]:
@@ -267,7 +269,7 @@ class Walk:
                 return OF_DATA
             for row in inputs_of(self._side, at):
                 producer = int(self._flow.producer[row])
-                if self._side.tensors.parameter[row]:
+                if self._side.tensors.parameter[row] and producer not in self._above:
                     found = OF_PARAMETERS
                 elif (
                     producer < 0 and self._side.tensors.size[row] != 1

@@ -14,7 +14,7 @@ from opscope.compare.side.columns import MODULE
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
-    from opscope.arrays import Ints, Words
+    from opscope.arrays import Bools, Ints, Words
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
 
@@ -100,7 +100,7 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
 def settled(side: Side, flow: Flow, known: Words, clipped: Words, stage: int) -> Ints:
     """Rows of parameters known on both sides, and of their gradients, that agreed before a stage,
     though the other side holds them as one, or in several; gradients that no backward pass made
-    only of names that have such clipped ones on both sides.
+    only of names that have such clipped ones on both sides. What was rewritten meanwhile did not.
     """
     tensors, calls = side.tensors, side.calls
     rows = np.flatnonzero((tensors.named != 0) & np.isin(tensors.named, known))
@@ -129,5 +129,17 @@ def settled(side: Side, flow: Flow, known: Words, clipped: Words, stage: int) ->
     computed = (made >= 0) & phase["backward"][np.maximum(made, 0)]
     compared = (stage == PARAMETER) & np.isin(tensors.named[rows], clipped)
     gradient = ~parameter & (compared | ((stage >= CLIPPED) & computed))
-    found: Ints = rows[(parameter & (made < ends)) | gradient]
+    found: Ints = rows[(parameter & ~_rewritten(side, rows, made) & (made < ends)) | gradient]
+    return found
+
+
+def _rewritten(side: Side, rows: Ints, made: Ints) -> Bools:
+    """Which rows are of parameters that were given what they hold in the rows' own steps, since a
+    model first read them: a norm may start what it scales by from its first batch.
+    """
+    tensors, calls = side.tensors, side.calls
+    first = {name: int(tensors.call[row]) for name, row in first_read(side).items()}
+    read = [first.get(name, len(calls)) for name in tensors.named[rows].tolist()]
+    now = calls.step[np.maximum(made, 0)] == calls.step[tensors.call[rows]]
+    found: Bools = now & (made >= np.array(read, dtype=np.int64))
     return found
