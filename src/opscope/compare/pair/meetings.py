@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 NEIGHBOURS = 6  # tensors of the nearest norms, to either side, that are looked at
+WRITTEN, NEAR_WRITTEN = 1e4, 1e-2  # times which what is written down is a whole number, nearly
 HUGE = 1e30  # of such a number, as masks are filled with, norm and mean tell nothing else
 AGREEING = 128.0  # roundings that two ways to compute one thing may be apart in statistics
 COARSEST = 0.03
@@ -240,14 +241,17 @@ def negated(side: Side) -> Side:
 
 
 def vague(side: Side) -> Bools:
-    """Rows of which statistics tell nothing: not counted, filled with huge numbers, or with one or
-    two, as masks and choices are: every choice of as many has the same.
+    """Rows of which statistics tell nothing: not counted, filled with huge numbers or with one that
+    may be written down, or with two, as masks and choices are: each choice of as many has the same.
     """
     tensors = side.tensors
     with np.errstate(invalid="ignore"):
         told = np.fmax(np.abs(tensors.min), np.abs(tensors.max)) < HUGE
+        times = tensors.max * WRITTEN
+        written = np.abs(times - np.round(times)) <= NEAR_WRITTEN
     filled = (tensors.min == tensors.max) & (tensors.size > 1)
-    found: Bools = ~told | ~np.isfinite(tensors.l2norm) | filled | _of_few(side)
+    few = np.where(filled, written, _of_few(side))
+    found: Bools = ~told | ~np.isfinite(tensors.l2norm) | few
     return found
 
 
