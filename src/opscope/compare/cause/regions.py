@@ -601,8 +601,8 @@ class Regions:
             sorted({name for names in self.names for name in names[number]}), dtype=np.uint64
         )
         flags = self.unmet[number].copy(), self._vague[number]
-        clipped = self._clipped[number]
-        flags[0][settled(side, self.pairing.flows[number], known, clipped, stage)] = False
+        alone = self._clipped_alone[number]
+        flags[0][settled(side, self.pairing.flows[number], known, alone, stage)] = False
         flags[0][list(ends)] = True
         mirrored = ~self._mirrored.unmet(number, FINER) & (side.tensors.size == 1)
         marks = Marks(*flags, ~self.unmet[number] | mirrored, self._same[number])
@@ -610,16 +610,16 @@ class Regions:
         return Walk(self.pairing, number, marks, list(ends), backward=backward, updating=updating)
 
     @cached_property
-    def _clipped(self) -> list[Words]:
-        """Names of parameters of either side of which both sides hold clipped gradients."""
+    def _clipped_alone(self) -> list[Words]:
+        """Names of parameters of either side of which one side alone holds clipped gradients."""
         held = [{name for _, stage, name in last if stage == CLIPPED} for last in self._states.last]
-        both = [
+        alone = [
             names
             for names in self.names
-            if held[0].issuperset(names[0]) and held[1].issuperset(names[1])
+            if held[0].issuperset(names[0]) != held[1].issuperset(names[1])
         ]
         return [
-            np.array(sorted({name for names in both for name in names[number]}), dtype=np.uint64)
+            np.array(sorted({name for names in alone for name in names[number]}), dtype=np.uint64)
             for number in (0, 1)
         ]
 

@@ -31,6 +31,7 @@ MAX_REGION = 256
 MAX_AROUND = 2
 MAX_ORDERING = 8
 NEAR = 8  # calls after a start, that its region goes on to
+MAX_UNSEEN = 6  # calls above a start of which statistics tell nothing
 MAX_ABOVE = 200  # calls that build a constant
 OF_CONSTANTS, OF_PARAMETERS, OF_DATA = range(3)
 Computation = tuple[int, ...]  # operator, arguments and contents that are read, as hashes
@@ -398,7 +399,9 @@ class Walk:
         return max(self._above, default=NONE)
 
     def _around(self, start: int) -> list[int]:
-        """The calls that made what a start reads, and those of the modules that were given it."""
+        """The calls that made what a start reads, those above it of which nobody can tell, and those
+        of the modules that were given it.
+        """
         calls, tensors = self._side.calls, self._side.tensors
         rows = [
             row
@@ -420,7 +423,8 @@ class Walk:
             if at < 0 or not given & versions:
                 break
             found.append(at)
-        return [*found, *self._parts(rows), *self._ordering(start)]
+        unseen = sorted(self._all_above(start) - self._bright - {start})[-MAX_UNSEEN:]
+        return [*found, *unseen, *self._parts(rows), *self._ordering(start)]
 
     def _parts(self, rows: Sequence[int]) -> list[int]:
         """The calls that took what a start reads out of something larger, as an unbind does: they

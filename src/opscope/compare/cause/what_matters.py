@@ -97,10 +97,10 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     }
 
 
-def settled(side: Side, flow: Flow, known: Words, clipped: Words, stage: int) -> Ints:
+def settled(side: Side, flow: Flow, known: Words, alone: Words, stage: int) -> Ints:
     """Rows of parameters known on both sides, and of their gradients, that agreed before a stage,
     though the other side holds them as one, or in several; gradients that no backward pass made
-    only of names that have such clipped ones on both sides. What was rewritten meanwhile did not.
+    only of names that have not such clipped ones on one side alone. What was rewritten meanwhile did not.
     """
     tensors, calls = side.tensors, side.calls
     rows = np.flatnonzero((tensors.named != 0) & np.isin(tensors.named, known))
@@ -127,7 +127,7 @@ def settled(side: Side, flow: Flow, known: Words, clipped: Words, stage: int) ->
     )
     parameter = tensors.parameter[rows]
     computed = (made >= 0) & phase["backward"][np.maximum(made, 0)]
-    compared = (stage == PARAMETER) & np.isin(tensors.named[rows], clipped)
+    compared = (stage == PARAMETER) & ~np.isin(tensors.named[rows], alone)
     gradient = ~parameter & (compared | ((stage >= CLIPPED) & computed))
     found: Ints = rows[(parameter & ~_rewritten(side, rows, made) & (made < ends)) | gradient]
     return found
