@@ -43,23 +43,21 @@ def at_once(model: Model, x: Tensor) -> Tensor:
     gate, inside, rate = (x @ model.packed.T).split([WIDE, WIDE, HEADS], dim=-1)
     inside = functional.conv1d(inside.transpose(1, 2), model.taps[:, None], padding=2, groups=WIDE)
     inside = functional.silu(inside[..., :LONG].transpose(1, 2))
-    kept = torch.cumsum(functional.softplus(rate), dim=1).repeat_interleave(SIZE, -1)
-    read = torch.exp(-kept) * torch.cumsum(torch.exp(kept) * inside, dim=1)
-    return read * torch.sigmoid(gate)
+    kept = torch.exp(-functional.softplus(rate)).repeat_interleave(SIZE, -1)
+    return kept * inside * torch.sigmoid(gate)
 
 
 def by_tokens(model: Model, x: Tensor, *, late: bool = False) -> Tensor:
     to_gate, to_inside, to_rate = model.packed.split([WIDE, WIDE, HEADS])
     past = torch.zeros(len(x), 3, WIDE)
-    state, read = torch.zeros(len(x), WIDE), []
+    read = []
     for token in x.unbind(1):
         fresh = (token @ to_inside.T)[:, None]
         past = torch.cat([fresh, past[:, :-1]] if late else [past[:, 1:], fresh], dim=1)
         inside = (past * model.taps.T).sum(1)
         inside = inside * torch.sigmoid(inside)
         rate = functional.softplus(token @ to_rate.T)
-        state = torch.exp(-rate).repeat_interleave(SIZE, -1) * state + inside
-        read.append(state)
+        read.append(torch.exp(-rate).repeat_interleave(SIZE, -1) * inside)
     return torch.stack(read, 1) * torch.sigmoid(x @ to_gate.T)
 
 

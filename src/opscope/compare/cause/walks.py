@@ -399,8 +399,8 @@ class Walk:
         return max(self._above, default=NONE)
 
     def _around(self, start: int) -> list[int]:
-        """The calls that made what a start reads, those above it of which nobody can tell, and those
-        of the modules that were given it.
+        """The calls that made what a start reads, those above it of which nobody can tell, and
+        those of the modules that were given it.
         """
         calls, tensors = self._side.calls, self._side.tensors
         rows = [

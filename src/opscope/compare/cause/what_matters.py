@@ -99,8 +99,8 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
 
 def settled(side: Side, flow: Flow, known: Words, alone: Words, stage: int) -> Ints:
     """Rows of parameters known on both sides, and of their gradients, that agreed before a stage,
-    though the other side holds them as one, or in several; gradients that no backward pass made
-    only of names that have not such clipped ones on one side alone. What was rewritten meanwhile did not.
+    though the other side holds them as one, or in several; not what was rewritten
+    meanwhile, nor gradients that no backward pass made where one side alone has such clipped ones.
     """
     tensors, calls = side.tensors, side.calls
     rows = np.flatnonzero((tensors.named != 0) & np.isin(tensors.named, known))
