@@ -63,7 +63,7 @@ from opscope.compare.side.trained_tensors import computing, with_trained_names
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
-    from opscope.arrays import Bools, Ints, Words
+    from opscope.arrays import Bools, Ints
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Names
@@ -601,27 +601,13 @@ class Regions:
             sorted({name for names in self.names for name in names[number]}), dtype=np.uint64
         )
         flags = self.unmet[number].copy(), self._vague[number]
-        alone = self._clipped_alone[number]
+        alone = self._states.clipped_alone[number]
         flags[0][settled(side, self.pairing.flows[number], known, alone, stage)] = False
         flags[0][list(ends)] = True
         mirrored = ~self._mirrored.unmet(number, FINER) & (side.tensors.size == 1)
         marks = Marks(*flags, ~self.unmet[number] | mirrored, self._same[number])
         updating = stage == PARAMETER
         return Walk(self.pairing, number, marks, list(ends), backward=backward, updating=updating)
-
-    @cached_property
-    def _clipped_alone(self) -> list[Words]:
-        """Names of parameters of either side of which one side alone holds clipped gradients."""
-        held = [{name for _, stage, name in last if stage == CLIPPED} for last in self._states.last]
-        alone = [
-            names
-            for names in self.names
-            if held[0].issuperset(names[0]) != held[1].issuperset(names[1])
-        ]
-        return [
-            np.array(sorted({name for names in alone for name in names[number]}), dtype=np.uint64)
-            for number in (0, 1)
-        ]
 
     def _shared_names(self, mine: set[int], theirs: set[int]) -> tuple[set[int], set[int]]:
         """Parameters that either side's start reads, by the names of both sides."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
 from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
 from opscope.compare.pair.arguments import difference_of
@@ -17,6 +19,7 @@ from opscope.compare.side.columns import NONE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from opscope.arrays import Words
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Meetings, Names
     from opscope.compare.pair.pairing import Pairing
@@ -41,6 +44,20 @@ class TrainedStates:
     def last(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
         """The rows that hold them, of either side, by place, stage and name."""
         return tuple(map(last_states, self._sides))
+
+    @cached_property
+    def clipped_alone(self) -> list[Words]:
+        """Names of parameters of either side of which one side alone holds clipped gradients."""
+        held = [{name for _, stage, name in last if stage == CLIPPED} for last in self.last]
+        alone = [
+            names
+            for names in self._names
+            if held[0].issuperset(names[0]) != held[1].issuperset(names[1])
+        ]
+        return [
+            np.array(sorted({name for names in alone for name in names[number]}), dtype=np.uint64)
+            for number in (0, 1)
+        ]
 
     def apart(self, share: float = 1.0) -> Iterator[Apart]:
         """Gradients and parameters that are not what those of the same parameters are on the other
