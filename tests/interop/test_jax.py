@@ -18,8 +18,9 @@ from opscope.run.finding import Document
 from opscope.scan.api import scan
 
 PYTHON = os.environ.get("OPSCOPE_JAX_PYTHON")
-NETS, TORCH, UNSOUND, CALLS = (
-    Path(__file__).with_name(f"jax_{name}.py") for name in ("nets", "torch", "unsound", "calls")
+NETS, TORCH, UNSOUND, CALLS, DECLARED = (
+    Path(__file__).with_name(f"jax_{name}.py")
+    for name in ("nets", "torch", "unsound", "calls", "declared")
 )
 MODELS = ("mlp", "gpt", "conv", "lstm")
 FORWARD = ("mlp-forward", "gpt-forward", "lstm-forward")
@@ -159,6 +160,17 @@ def test_what_is_not_finite_is_told_at_its_line(programs: Path, program: str) ->
 @pytest.mark.parametrize("program", SOUND)
 def test_sound_programs_are_silent(programs: Path, program: str) -> None:
     assert findings(scan(programs / program)) == []
+
+
+def test_what_is_declared_of_a_primitive_goes_with_the_run(tmp_path: Path) -> None:
+    recorded(tmp_path, DECLARED, "plain", "declared")
+    assert not list((tmp_path / "plain").rglob("operators.json"))
+    (file,) = (tmp_path / "declared").glob("processes/p-*/operators.json")
+    assert msgspec.json.decode(file.read_bytes())["operators"] == {
+        "jax::no_nan": {"guards": True, "picks": True}
+    }
+    assert [each["op"] for each in findings(scan(tmp_path / "plain"))] == ["jax::div"]
+    assert findings(scan(tmp_path / "declared")) == []
 
 
 def test_an_exception_of_the_program_is_its_own(tmp_path: Path) -> None:

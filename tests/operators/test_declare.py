@@ -115,6 +115,17 @@ def test_a_run_fills_gaps_and_takes_nothing_from_the_catalogue() -> None:
     assert traits_of("mylib::own.default") == Traits()
 
 
+def test_a_run_tells_of_a_primitive_of_jax_that_no_sheet_has() -> None:
+    guard = {"guards": True, "picks": True}
+    ops = ("jax::exp", "jax::dot_general", "jax::reduce_sum")
+    before = [traits_of(op) for op in ops]
+    with knowing(recorded={**dict.fromkeys(ops, guard), "jax::no_nan": guard}):
+        assert [traits_of(op) for op in ops] == before
+        assert traits_of("jax::no_nan") == Traits(guards=True, picks=True)
+        assert disputed("jax::exp", guard) == guard
+        assert not disputed("jax::no_nan", guard)
+
+
 def test_what_a_run_tells_ends_with_the_question() -> None:
     with knowing(recorded={"mylib::own": {"moves": True}}):
         assert kind_of("mylib::own") == "exact"

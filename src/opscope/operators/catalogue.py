@@ -169,11 +169,14 @@ def disputed(op: str, row: Row) -> Row:
 
 
 def _taken(op: str, recorded: Row) -> frozenset[str]:
-    """Which of these traits count: none that could take away a finding of a shipped operator."""
-    if not is_shipped(op):
+    """Which of these traits count: none that could take away a finding of a shipped operator. A
+    program's own primitive of JAX has no namespace of its own; it is what no sheet and no pattern
+    knows.
+    """
+    word, world = word_of(op), world_of(op)
+    known = bool(_find(world, word)) or any(True for _ in _matching(word))
+    if not is_shipped(op) or (world == JAX and not known):
         return frozenset(recorded)
-    word = word_of(op)
-    known = bool(_find(world_of(op), word)) or any(True for _ in _matching(word))
     return frozenset() if known else frozenset(recorded) & _HARMLESS
 
 

@@ -22,6 +22,7 @@ from opscope.record.jax.executed import Executed, State
 from opscope.record.jax.interpreted import contiguous
 from opscope.record.jax.names import Leaf, Name
 from opscope.record.jax.phases import module_of
+from opscope.record.operators_met import OperatorsMet, told_row
 from opscope.record.own_code import OPSCOPE, inside, is_user
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Row, Stack, Tensor
@@ -48,6 +49,7 @@ class Book:
     def __init__(self, path: Path, *, values: bool) -> None:
         self.path = create_run(path, command=sys.argv, config={"framework": JAX}, version=VERSION)
         self._writer = ProcessWriter(self.path, process_facts(), keep=None)
+        self._operators = OperatorsMet(self._writer.directory)
         self._values = values
         self._versions = itertools.count()
         self._index = itertools.count()
@@ -120,15 +122,17 @@ class Book:
         rows["tensors"] += self._tensors(outer, "input", read)
         rows["tensors"] += self._tensors(outer, "output", made)
         often: Counter[tuple[str, str]] = Counter()
+        operators: set[str] = set()
         for call in whole.calls:
             index, module = next(self._index), module_of(call.scope)
+            op = f"{JAX}::{call.primitive}"
             number = often[module, call.primitive]
             often[module, call.primitive] += 1
             rows["calls"].append(
                 self._call(
                     index,
                     outer,
-                    op=f"{JAX}::{call.primitive}",
+                    op=op,
                     name=f"{module}:{call.primitive}#{number}",
                     module=module,
                     args=call.params,
@@ -139,6 +143,9 @@ class Book:
             )
             rows["tensors"] += self._tensors(index, "input", call.read)
             rows["tensors"] += self._tensors(index, "output", call.made)
+            operators.add(op)
+        for op in operators:  # what was declared until now; a primitive itself tells nothing
+            self._operators.meet(op, told_row(op, {}))
         self._writer.append_rows(rows, step=self.step)
         self._forget()
 
