@@ -23,7 +23,6 @@ from opscope.errors import UsageError
 from opscope.repro.case import Failure
 from opscope.repro.failure import MEMORY, witness_of
 from opscope.repro.scripts.judging import (
-    CannotTry,
     Kept,
     Reference,
     compare,
@@ -32,6 +31,7 @@ from opscope.repro.scripts.judging import (
     judge_mismatch,
     relation,
 )
+from opscope.repro.scripts.verdict import CannotTry
 from opscope.repro.write import cut
 from opscope.run.schema import Judgement, Process
 from opscope.substitute.examine import CHANGED

@@ -10,7 +10,6 @@ against a strict pattern, enters the code.
 from __future__ import annotations
 
 import re
-from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -21,6 +20,7 @@ from opscope.judge.replayed import ROUNDOFF
 from opscope.repro.build import Material, assemble
 from opscope.repro.case import Failure, Witness
 from opscope.repro.forms import Form
+from opscope.repro.script import template
 from opscope.run.query import tensors_of
 
 if TYPE_CHECKING:
@@ -156,12 +156,7 @@ def completed(run: Run, call: Call) -> Call:
 
 def script(case: Case) -> str:
     """Source of repro.py; UsageError for an operator's name that cannot be code."""
-    text = (
-        files("opscope.repro").joinpath("scripts", "repro_mindspore.py").read_text(encoding="utf-8")
-    )
-    return re.sub(r"# ruff: [^\n]*\n|  # (noqa|type: ignore)[^\n]*", "", text).replace(
-        PLACE, section(case)
-    )
+    return template("repro_mindspore.py", "verdict").replace(PLACE, section(case))
 
 
 def section(case: Case) -> str:

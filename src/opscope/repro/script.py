@@ -17,13 +17,8 @@ from opscope.repro.case import Case
 
 BEGIN = "# --- the call ---\n"
 END = "# --- end of the call ---\n"
-PARTS = "# --- judging and rebuilding ---\n"
-PARTS_END = "# --- end of judging and rebuilding ---\n"
-MARKS = {
-    "allowing.py": "# --- allowing ---\n",
-    "judging.py": "# --- judging ---\n",
-    "rebuilding.py": "# --- rebuilding ---\n",
-}  # what stands below goes into the script
+PARTS = "# --- parts ---\n"
+PARTS_END = "# --- end of parts ---\n"
 
 
 def script_text(case: Case) -> str:
@@ -31,12 +26,22 @@ def script_text(case: Case) -> str:
     cannot be code.
     """
     parse_operator(case.op)
-    before, rest = _template("repro.py").split(BEGIN)
+    whole = template("repro.py", "allowing", "verdict", "judging", "rebuilding")
+    before, rest = whole.split(BEGIN)
     _, after = rest.split(END)
-    head, rest = after.split(PARTS)
-    _, tail = rest.split(PARTS_END)
-    parts = "\n\n".join(_template(name).split(mark)[1] for name, mark in MARKS.items())
-    return f"{before}{BEGIN}{call_section(case)}{END}{head}{PARTS}{parts}\n\n{PARTS_END}{tail}"
+    return f"{before}{BEGIN}{call_section(case)}{END}{after}"
+
+
+def template(name: str, *parts: str) -> str:
+    """A script of scripts/ with the text of these modules where it imports them: what stands below
+    the mark of each.
+    """
+    before, rest = _source(name).split(PARTS)
+    _, after = rest.split(PARTS_END)
+    written = "\n\n\n".join(
+        _source(f"{part}.py").split(f"# --- {part} ---\n")[1].strip("\n") for part in parts
+    )
+    return f"{before}{PARTS}{written}\n\n\n{PARTS_END}{after}"
 
 
 def call_section(case: Case) -> str:
@@ -55,6 +60,6 @@ def torch_code(case: Case) -> str:
     return api_code(case.op, case.args) if case.level == "api" else call_code(case.op, case.args)
 
 
-def _template(name: str) -> str:
+def _source(name: str) -> str:
     text = files("opscope.repro").joinpath("scripts", name).read_text(encoding="utf-8")
     return re.sub(r"# ruff: [^\n]*\n|  # (noqa|type: ignore)[^\n]*", "", text)

@@ -1,5 +1,4 @@
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: N818
 """The half of repro.py that judges: tensors in words, and whether what a call gave is the failure
 that was recorded.
 
@@ -15,6 +14,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from opscope.repro.scripts.verdict import CannotTry
+
 # --- judging ---
 CLASSES = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
 SHORT = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf", "complex": "c"}
@@ -22,10 +23,6 @@ SHORT = {"float": "f", "int": "i", "uint": "u", "bfloat": "bf", "complex": "c"}
 # and a long sum's. Then: times a trusted kernel's own error, and times the tolerance where there is
 # no such kernel.
 RELATIVE, SCALED, EASE, ALONE = 4, 4, 8, 8
-
-
-class CannotTry(Exception):
-    """The call cannot be made, or not be judged, on this machine."""
 
 
 class Reference:

@@ -12,7 +12,8 @@ from typing import Any
 
 import torch
 
-from opscope.repro.scripts.judging import CannotTry, printable
+from opscope.repro.scripts.judging import printable
+from opscope.repro.scripts.verdict import CannotTry
 
 # --- rebuilding ---
 # Numbers of CANN's formats, aclFormat in acl_base.h.

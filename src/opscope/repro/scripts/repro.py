@@ -19,13 +19,13 @@ import importlib.util
 import json
 import math  # noqa: F401 - for the judging
 import os
-import re
+import re  # noqa: F401 - for the parts
 import subprocess
 import sys
 import tempfile
-import textwrap
+import textwrap  # noqa: F401 - for the parts
 import time
-import traceback
+import traceback  # noqa: F401 - for the parts
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +51,9 @@ def call(t: Any, dtype: Any, device: Any, generator: Any) -> Any:
 
 # --- end of the call ---
 
-# --- judging and rebuilding ---
+# --- parts ---
 from opscope.repro.scripts.allowing import why_refused  # noqa: E402 - script.py puts the text of these modules here
 from opscope.repro.scripts.judging import (  # noqa: E402
-    CannotTry,
     Decomposed,
     Finding,
     Kept,
@@ -76,8 +75,9 @@ from opscope.repro.scripts.judging import (  # noqa: E402
     wider_results,
 )
 from opscope.repro.scripts.rebuilding import build_tensors, element_type, restore  # noqa: E402
+from opscope.repro.scripts.verdict import CannotTry, answered, parsed  # noqa: E402
 
-# --- end of judging and rebuilding ---
+# --- end of parts ---
 
 HERE = Path(__file__).resolve().parent
 BEGUN = b"the call begins"
@@ -652,17 +652,6 @@ def watched(command: list[str], limit: float) -> tuple[Any, list[str]]:
         return code, [printable(line) for line in text.splitlines() if line.encode() != BEGUN][-20:]
 
 
-def folded(line: str) -> str:
-    """A line in as many of at most 80 columns as it takes; what cannot be parted, a path for one,
-    stays whole.
-    """
-    first = re.match(r"\s+\S+\s+|", line)
-    below = " " * (len(first.group()) if first and first.group() else 2)
-    return textwrap.fill(
-        line, 80, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
-    )
-
-
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Make one recorded call of {OPERATOR} again.")
     parser.add_argument(
@@ -671,41 +660,21 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument(
         "--dtype", help="element type to use instead of the floating ones: float32, float64"
     )
-    parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
-    parser.add_argument(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="module, .py file or library",
-    )
-    parser.add_argument(
-        "--allow",
-        dest="allowed",
-        action="append",
-        default=[],
-        metavar="OP",
-        help="call it though it may touch more than tensors",
-    )
     parser.add_argument(
         "--no-wide", action="store_true", help="skip the float64 calculation on the CPU"
     )
     parser.add_argument(
         "--limit", type=float, help=f"seconds after which a call counts as hanging [{LIMIT:g}]"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
     for hidden in ("--reference", "--seed"):
         parser.add_argument(hidden, help=argparse.SUPPRESS)
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
-    options = parser.parse_args(argv)
-    if options.repeat < 1:
-        parser.error("--repeat wants at least 1")
-    return options
+    return parsed(parser, argv, library="module, .py file or library")
 
 
-def reference_only(case: dict[str, Any], options: argparse.Namespace) -> int:
+def reference_only(options: argparse.Namespace) -> int:
     """The process that foreign_results starts."""
+    case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
     where = Conditions(case["device"], "cpu", widening(options.dtype) if options.dtype else {})
     where.seed = int(options.seed)
     try:
@@ -721,29 +690,20 @@ def reference_only(case: dict[str, Any], options: argparse.Namespace) -> int:
     return 0
 
 
+def judged(options: argparse.Namespace, argv: list[str]) -> dict[str, Any]:
+    """The verdict of this process, or of one that may die."""
+    case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
+    if options.inside:
+        print(BEGUN.decode(), flush=True)
+    alone = case["failure"]["kind"] in ("crash", "hang") and not options.inside
+    return survive(case, options, argv) if alone else run(case, options)
+
+
 def main(argv: list[str]) -> int:
     options = parse(argv)
-    try:
-        case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
-        if options.reference:
-            return reference_only(case, options)
-        if options.inside:
-            print(BEGUN.decode(), flush=True)
-        alone = case["failure"]["kind"] in ("crash", "hang") and not options.inside
-        result = survive(case, options, argv) if alone else run(case, options)
-    except CannotTry as reason:
-        result = {
-            "verdict": "cannot be tried",
-            "reason": str(reason),
-            "lines": [f"cannot be tried here: {reason}"],
-        }
-    except Exception:  # noqa: BLE001 - a traceback's exit code, 1, would claim that the failure shows
-        traceback.print_exc()
-        return 101
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
-    print(json.dumps(result) if options.json else "\n".join(map(folded, result["lines"])))
-    return {"reproduced": 1, "flaky": 1, "not reproduced": 0}.get(str(result["verdict"]), 125)
+    if options.reference:
+        return reference_only(options)
+    return answered(lambda: judged(options, argv), as_json=options.json)
 
 
 if __name__ == "__main__":

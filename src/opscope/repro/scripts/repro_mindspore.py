@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-# ruff: noqa: BLE001, N818
+# ruff: noqa: BLE001
 """One MindSpore primitive, alone: builds it from its attributes, calls it with the tensors it read,
 says whether the failure shows.
 
@@ -16,11 +16,11 @@ import fnmatch
 import importlib
 import inspect
 import json
-import re
+import re  # noqa: F401 - for the parts
 import struct
 import sys
-import textwrap
-import traceback
+import textwrap  # noqa: F401 - for the parts
+import traceback  # noqa: F401 - for the parts
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,11 @@ except ImportError as missing:
     sys.exit(125)
 
 OPERATOR = "Mul"
+
+# --- parts ---
+from opscope.repro.scripts.verdict import CannotTry, answered, parsed  # noqa: E402 - script.py puts the text of this module here
+
+# --- end of parts ---
 
 HERE = Path(__file__).resolve().parent
 ALLOWED: list[
@@ -96,10 +101,6 @@ LISTED = (
 )  # their operands are one tuple
 CLASSES = ("nan", "pos_inf", "neg_inf")
 UNITS = {"float16": 2.0**-11, "bfloat16": 2.0**-8, "float32": 2.0**-24, "float64": 2.0**-53}
-
-
-class CannotTry(Exception):
-    """The case cannot be judged on this machine."""
 
 
 def printable(text: Any) -> str:
@@ -584,66 +585,26 @@ def wider(case: dict[str, Any], kept: dict[str, Any]) -> str:
     )
 
 
-def folded(line: str) -> str:
-    """A line in as many of at most 80 columns as it takes; what cannot be parted, a path for one,
-    stays whole.
-    """
-    first = re.match(r"\s+\S+\s+|", line)
-    below = " " * (len(first.group()) if first and first.group() else 2)
-    return textwrap.fill(
-        line, 80, subsequent_indent=below, break_long_words=False, break_on_hyphens=False
-    )
-
-
 def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=f"Make one recorded call of {OPERATOR} again.")
     parser.add_argument("--device", help="device to use: cpu, npu, gpu")
     parser.add_argument(
         "--dtype", choices=sorted(UNITS), help="element type to use instead of the floating ones"
     )
-    parser.add_argument("--repeat", type=int, default=1, help="make the call this often")
-    parser.add_argument(
-        "--import",
-        dest="imports",
-        action="append",
-        default=[],
-        metavar="MODULE",
-        help="module to import first",
-    )
-    parser.add_argument(
-        "--allow",
-        dest="allowed",
-        action="append",
-        default=[],
-        metavar="OP",
-        help="call it though it does more than compute",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON document")
-    options = parser.parse_args(argv)
-    if options.repeat < 1:
-        parser.error("--repeat wants at least 1")
-    return options
+    return parsed(parser, argv, library="module to import first")
+
+
+def judged(options: argparse.Namespace) -> dict[str, Any]:
+    ALLOWED.extend(options.allowed)
+    for module in options.imports:
+        importlib.import_module(module)
+    case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
+    return run(case, options)
 
 
 def main(argv: list[str]) -> int:
     options = parse(argv)
-    try:
-        ALLOWED.extend(options.allowed)
-        for module in options.imports:
-            importlib.import_module(module)
-        case = json.loads((HERE / "case.json").read_text(encoding="utf-8"))
-        result = run(case, options)
-    except CannotTry as reason:
-        result = {
-            "verdict": "cannot be tried",
-            "reason": str(reason),
-            "lines": [f"cannot be tried here: {reason}"],
-        }
-    except Exception:  # a traceback's exit code, 1, would claim that the failure shows
-        traceback.print_exc()
-        return 101
-    print(json.dumps(result) if options.json else "\n".join(map(folded, result["lines"])))
-    return {"reproduced": 1, "flaky": 1, "not reproduced": 0}.get(str(result["verdict"]), 125)
+    return answered(lambda: judged(options), as_json=options.json)
 
 
 if __name__ == "__main__":
