@@ -18,7 +18,6 @@ from opscope.record.torch.operator_facts import (
     derived_sheet,
     draws,
     is_pointwise,
-    may_view,
     overloads,
 )
 
@@ -75,6 +74,16 @@ def test_the_derived_sheet_is_that_of_this_torch() -> None:
         assert not [word for word in missing if word in tagged], (
             "python scripts/derive_operators.py writes it anew"
         )
+
+
+def may_view(overload: Any) -> bool:
+    """Whether a result may share memory with an argument that is not written; `to` and `contiguous`
+    say so as well, and often copy.
+    """
+    return any(
+        each.alias_info is not None and not each.alias_info.is_write
+        for each in overload._schema.returns
+    )
 
 
 def test_what_may_be_a_view_is_no_computation() -> None:

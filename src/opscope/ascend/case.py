@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
 FORM = "aicore"
 _PACKAGE = Path(__file__).parent
+_LONGEST = 600.0  # seconds that a case may run
 _LARGEST_BINARY = 1 << 28
 _LARGEST_CASE = 1 << 26
 _MAIN = """\
@@ -223,7 +224,7 @@ def is_case(folder: Path) -> bool:
     )
 
 
-def tried(one: Analysis, *, timeout: float = 600.0) -> Analysis:
+def tried(one: Analysis) -> Analysis:
     """The analysis once its case was run: on the device its outcome completes the verdict;
     elsewhere it is only told.
     """
@@ -231,7 +232,7 @@ def tried(one: Analysis, *, timeout: float = 600.0) -> Analysis:
 
     if one.case is None:
         return one
-    outcome = execute(Path(one.case.folder), timeout=timeout)
+    outcome = execute(Path(one.case.folder), timeout=_LONGEST)
     case = msgspec.structs.replace(
         one.case, status=outcome.status, device=outcome.device, reason=outcome.reason
     )

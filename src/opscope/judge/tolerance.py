@@ -222,7 +222,7 @@ class Case(msgspec.Struct, frozen=True):
     magnitude: float | None
     unjudged: str = ""
 
-    def summed(self, words: str, *, factor: float = 1.0, rounding: int = 1) -> Tolerance:
+    def summed(self, words: str, *, factor: float = 1.0) -> Tolerance:
         """Bound of a sum: gamma of the accumulation times the terms' magnitude, beside the rounding
         of the result.
         """
@@ -235,8 +235,8 @@ class Case(msgspec.Struct, frozen=True):
         )
         return Tolerance(
             absolute=self.precision.least + share * (self.magnitude or 0.0),
-            relative=4 * rounding * self.precision.unit,
-            ulp=rounding,
+            relative=4 * self.precision.unit,
+            ulp=1,
             scaled=scaled,
             share=share,
             reason=f"{words} of {self.terms} terms{known}",

@@ -133,22 +133,17 @@ def call_code(op: str, tree: dict[str, Any]) -> str:
         )
     else:
         target = "torch.ops." + ".".join(parts)
-    given = [_code(node) for node in tree["args"]]
+    given = [node_code(node) for node in tree["args"]]
     odd = {key: node for key, node in tree["kwargs"].items() if keyword.iskeyword(key)}
-    given += [f"{key}={_code(node)}" for key, node in tree["kwargs"].items() if key not in odd]
+    given += [f"{key}={node_code(node)}" for key, node in tree["kwargs"].items() if key not in odd]
     if odd:
         given.append(
-            "**{" + ", ".join(f"{key!r}: {_code(node)}" for key, node in odd.items()) + "}"
+            "**{" + ", ".join(f"{key!r}: {node_code(node)}" for key, node in odd.items()) + "}"
         )
     line = f"{target}({', '.join(given)})"
     if len(line) <= 100:
         return line
     return f"{target}(\n" + "".join(f"        {argument},\n" for argument in given) + "    )"
-
-
-def node_code(node: Any) -> str:
-    """One argument as code; UsageError for what cannot be vouched for."""
-    return _code(node)
 
 
 def _entries(tree: dict[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -196,9 +191,10 @@ def _check_tagged(node: dict[str, Any]) -> None:
     known(value)
 
 
-def _code(node: Any) -> str:
+def node_code(node: Any) -> str:
+    """One argument as code; UsageError for what cannot be vouched for."""
     if isinstance(node, list):
-        return "[" + ", ".join(map(_code, node)) + "]"
+        return "[" + ", ".join(map(node_code, node)) + "]"
     if isinstance(node, dict):
         tag, value = next(iter(node.items()))
         return _TAGS[tag](value)

@@ -10,7 +10,7 @@ significant bit first; int32 offsets for strings and lists).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -319,15 +319,3 @@ class RowsTable:
         return encode_columns(
             self._types, [[getattr(row, name) for row in rows] for name in self._types]
         )
-
-
-def batches(rows: Iterable[Any], *, size: int = ROWS_PER_BATCH) -> Iterator[list[Any]]:
-    """Rows in lists of at most this many."""
-    batch: list[Any] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) >= size:
-            yield batch
-            batch = []
-    if batch:
-        yield batch

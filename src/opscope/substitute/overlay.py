@@ -17,7 +17,7 @@ from opscope.substitute.registry import substitute_named
 from opscope.substitute.truth import FAILURES
 
 
-def run_substitute(bound: Bound, kind: str, *, form: Performed | None = None) -> Performed:
+def run_substitute(bound: Bound, kind: str) -> Performed:
     """The call on a substitute, in the form of the operator's own result; UnavailableError when it
     has none for it.
     """
@@ -29,7 +29,7 @@ def run_substitute(bound: Bound, kind: str, *, form: Performed | None = None) ->
         return substitute.run(bound)
     found = substitute.run(bound)
     try:
-        shape = form or Cpu().run(bound)
+        shape = Cpu().run(bound)
     except FAILURES:
         return found
     for slot, tensor in shape.outputs.items():

@@ -37,6 +37,7 @@ _SHAPE, _ORIGINAL_SHAPE, _ORIGINAL_NAME = 0, 1, 2
 _INPUT = struct.Struct("<iiiQQQI")
 _OUTPUT = struct.Struct("<iiiiiiQQQI")
 _PAIR = struct.Struct("<II")
+_BASE = 8  # where the head begins in a file
 
 
 class _Head:
@@ -72,9 +73,9 @@ class _Head:
         raise FormatError(self.path, reason, offset=self.base + self.at)
 
 
-def decode(head: bytes, path: str | PathLike[str], *, base: int = 8) -> tuple[int, DumpData]:
-    """Version and header of a nano head; base is its offset in the file. Raises FormatError."""
-    cursor = _Head(head, path, base)
+def decode(head: bytes, path: str | PathLike[str]) -> tuple[int, DumpData]:
+    """Version and header of a nano head. Raises FormatError."""
+    cursor = _Head(head, path, _BASE)
     magic, version = cursor.take(_PAIR)
     if magic != MAGIC:
         cursor.fail("no nano magic; not a nano dump")

@@ -37,16 +37,6 @@ def overloads(*namespaces: str) -> Iterator[Any]:
                 yield getattr(getattr(getattr(torch.ops, space), short), overload or "default")
 
 
-def may_view(overload: Any) -> bool:
-    """Whether a result may share memory with an argument that is not written; `to` and `contiguous`
-    say so as well, and often copy.
-    """
-    return any(
-        each.alias_info is not None and not each.alias_info.is_write
-        for each in overload._schema.returns
-    )
-
-
 def draws(overload: Any) -> bool:
     """Whether it draws random numbers whatever it is called with; those with a rate of dropout draw
     by its value.
