@@ -96,6 +96,7 @@ class Parting(msgspec.Struct, frozen=True):
     words: str = ""  # how what the starts do differs, where their values do not tell
     crossed: bool = False  # whether the starts read the same, in each other's place
     alike: bool = False  # whether the starts read the same, and nothing else
+    lasting: bool = True  # whether nothing agrees again of what either start makes
 
 
 def written_otherwise(pairing: Pairing) -> bool:
@@ -395,7 +396,7 @@ class Regions:
         until there: at forward calls that compute, since how a batch is cut tells nothing.
         """
         found = self._located(place, GRADIENT, ends)
-        if found is None or min(found.start) < 0:
+        if found is None or min(found.start) < 0 or not found.lasting:
             return None
         computed = all(
             side.words.get(int(side.calls.phase[call])) == "forward"
@@ -558,6 +559,7 @@ class Regions:
             walks[0].last if mine < 0 else mine,
             crossed=bool(swapped),
             alike=both and self._shared(mine, theirs)[1],
+            lasting=both and walks[0].order(mine)[2] and walks[1].order(theirs)[2],
         )
 
     def _comparable(self, *starts: int) -> bool:
