@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a step left behind for a later one: an optimizer's state, or parameters that it updated."""
+"""What a step left behind for a later one: an optimizer's state, or parameters that it updated.
+
+Parameters that are known on both sides are left out: they are judged where each step ends, and what
+is let them there may be what an optimizer makes of gradients that are rounding alone.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from opscope.arrays import Bools
     from opscope.compare.cause.what_matters import Place
+    from opscope.compare.pair.meetings import Names
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -24,8 +29,9 @@ if TYPE_CHECKING:
 class EarlierSteps:
     """The updates of two programs: their calls after the first gradients of each step."""
 
-    def __init__(self, pairing: Pairing) -> None:
+    def __init__(self, pairing: Pairing, names: list[Names]) -> None:
         self._sides = pairing.target, pairing.golden
+        self._known = [{name for one in names for name in one[number]} for number in (0, 1)]
         self._sources = [flow.source_row for flow in pairing.flows]
         self._first = [_first_backward(side) for side in self._sides]
 
@@ -54,7 +60,8 @@ class EarlierSteps:
         steps = side.calls.step
         for row in made:
             call = int(side.tensors.call[row]) if row >= 0 else NONE
-            if not self._updates(number, call) or steps[call] >= steps[start]:
+            judged = call >= 0 and int(side.tensors.named[row]) in self._known[number]
+            if judged or not self._updates(number, call) or steps[call] >= steps[start]:
                 return []
         return sorted(made)
 

@@ -336,7 +336,7 @@ class Regions:
         """Where a step came to leave behind what differs, if that is all that the calls read by
         which two programs part.
         """
-        steps = EarlierSteps(self.pairing)
+        steps = EarlierSteps(self.pairing, self.names)
         while True:
             apart = [unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True)]
             left = steps.left(found.start, apart)
