@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.meetings import first_read
-from opscope.compare.side.columns import MODULE, NONE
+from opscope.compare.side.columns import MODULE
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
@@ -37,12 +37,8 @@ def endings(side: Side, source: Ints) -> Ints:
         & (tensors.size == 1)
     )
     found = [source[read]]
-    places, last = np.unique(place[backward][::-1], return_index=True)
-    ends = dict(zip(places.tolist(), backward[::-1][last].tolist(), strict=True))
-    outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0))
-    # what a model makes before gradients are taken matters by them; later ones evaluate it
-    trained = [row < ends.get(int(place[row]), NONE) for row in outermost.tolist()]
-    outermost = outermost[~np.array(trained, dtype=np.bool_)]
+    trained = np.isin(place, place[backward])
+    outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
     if len(outermost):
         extent = np.diff(np.r_[outermost, len(calls)])
         model = calls.module[outermost[np.argmax(extent)]]
