@@ -5,16 +5,15 @@ named, and those of the other side that do the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
 import torch.nn.functional as F
+from tests.compare.told_lines import marked_line, recorded, told_lines
 from torch import Tensor, nn
 
 import opscope
-from opscope.run.finding import Finding
 
 ROWS, WIDE, STEPS, LONGEST, RATE = 6, 8, 2, 1e-3, 0.5
 
@@ -86,28 +85,9 @@ def ported(fault: str) -> None:
         optimizer.step()
 
 
-def recorded(program: Callable[[str], None], to: Path, fault: str = "") -> Path:
-    with opscope.record(to, values="none"):
-        program(fault)
-    return to
-
-
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(original, tmp_path_factory.mktemp("original") / "run")
-
-
-def lines(found: Finding, side: str) -> set[int]:
-    """The lines of a side's region."""
-    region = next(one[f"{side}_lines"] for one in found.evidence if f"{side}_lines" in one)
-    spans = [place.rpartition(":")[2].partition("-") for place in region]
-    return {line for first, _, last in spans for line in range(int(first), int(last or first) + 1)}
-
-
-def line(words: str) -> int:
-    """The line of this file that ends with these words."""
-    texts = Path(__file__).read_text().splitlines()
-    return next(number for number, text in enumerate(texts, 1) if text.endswith(words))
 
 
 def test_a_healthy_port_is_silent(golden: Path, tmp_path: Path) -> None:
@@ -121,5 +101,5 @@ def test_the_lines_of_a_fault_are_named_on_both_sides(
 ) -> None:
     first = opscope.compare(recorded(ported, tmp_path / "run", fault), golden).findings[0]
     assert first.step == 0
-    assert line(f"# target: {fault}") in lines(first, "target")
-    assert line(f"# golden: {fault}") in lines(first, "golden")
+    assert marked_line(__file__, f"# target: {fault}") in told_lines(first, "target")
+    assert marked_line(__file__, f"# golden: {fault}") in told_lines(first, "golden")

@@ -5,11 +5,11 @@ each row of a batch.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import torch
+from tests.compare.told_lines import marked_line, recorded, told_lines
 from torch import Tensor, nn
 
 import opscope
@@ -79,12 +79,6 @@ def ported(fault: str) -> None:
         optimizer.step()
 
 
-def recorded(program: Callable[[str], None], to: Path, fault: str = "") -> Path:
-    with opscope.record(to, values="none"):
-        program(fault)
-    return to
-
-
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return recorded(original, tmp_path_factory.mktemp("original") / "run")
@@ -98,9 +92,5 @@ def test_a_healthy_port_is_silent(golden: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("fault", ["spread", "volume"])
 def test_a_fault_is_named_within_its_lines(golden: Path, tmp_path: Path, fault: str) -> None:
     first = opscope.compare(recorded(ported, tmp_path / "run", fault), golden).findings[0]
-    texts = Path(__file__).read_text().splitlines()
-    marked = next(number for number, text in enumerate(texts, 1) if text.endswith(f"# {fault}"))
-    region = next(one["target_lines"] for one in first.evidence if "target_lines" in one)
-    spans = [place.rpartition(":")[2].partition("-") for place in region]
     assert first.step == 0
-    assert any(int(begin) <= marked <= int(end or begin) for begin, _, end in spans)
+    assert marked_line(__file__, f"# {fault}") in told_lines(first, "target")

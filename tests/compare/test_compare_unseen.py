@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.compare.told_lines import marked_line, told_lines
 from torch import Tensor, nn
 
 import opscope
@@ -92,11 +93,5 @@ def test_a_healthy_port_is_silent(tmp_path: Path) -> None:
 @pytest.mark.parametrize("side", ["target", "golden"])
 def test_the_lines_that_made_them_are_named(tmp_path: Path, side: str) -> None:
     first = compared(tmp_path, "forgets")[0]
-    texts = Path(__file__).read_text().splitlines()
-    marked = next(
-        number for number, text in enumerate(texts, 1) if text.endswith(f"# {side}: waited")
-    )
-    region = next(one[f"{side}_lines"] for one in first.evidence if f"{side}_lines" in one)
-    spans = [place.rpartition(":")[2].partition("-") for place in region]
     assert first.step == 1
-    assert any(int(begin) <= marked <= int(end or begin) for begin, _, end in spans)
+    assert marked_line(__file__, f"# {side}: waited") in told_lines(first, side)

@@ -173,11 +173,12 @@ def _taken(op: str, recorded: Row) -> frozenset[str]:
     program's own primitive of JAX has no namespace of its own; it is what no sheet and no pattern
     knows.
     """
-    word, world = word_of(op), world_of(op)
-    known = bool(_find(world, word)) or any(True for _ in _matching(word))
-    if not is_shipped(op) or (world == JAX and not known):
+    if not is_shipped(op):
         return frozenset(recorded)
-    return frozenset() if known else frozenset(recorded) & _HARMLESS
+    word, world = word_of(op), world_of(op)
+    if _find(world, word) or any(True for _ in _matching(word)):
+        return frozenset()
+    return frozenset(recorded) if world == JAX else frozenset(recorded) & _HARMLESS
 
 
 @remembered(8192)

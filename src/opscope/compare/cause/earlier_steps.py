@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.call_rows import handed_on, inputs_of
 from opscope.compare.side.columns import NONE
-from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools
@@ -67,12 +66,10 @@ class EarlierSteps:
 
     def _whence(self, number: int, row: int) -> int:
         """The row in which a call computed what a row holds, or is a view of."""
-        side, source = self._sides[number], int(self._sources[number][row])
-        while source >= 0 and traits_of(side.operator(int(side.tensors.call[source]))).idle:
-            read = inputs_of(side, int(side.tensors.call[source]))
-            if len(read) != 1:
-                break
-            source = int(self._sources[number][read[0]])
+        side, sources = self._sides[number], self._sources[number]
+        source = int(sources[row])
+        while source >= 0 and (read := handed_on(side, int(side.tensors.call[source]))) != NONE:
+            source = int(sources[read])
         return source
 
 

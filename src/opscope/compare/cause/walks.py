@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.pair.meetings import first_read, gradient_rows, normed
-from opscope.compare.side.call_rows import inputs_of, outputs_of
+from opscope.compare.pair.meetings import WRITTEN, first_read, gradient_rows, normed
+from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT, NONE, place_of
 from opscope.compare.side.hashes import distinct
 from opscope.operators.catalogue import traits_of
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 LEAST = 4  # elements of a tensor that agrees by more than chance
-MOST_WRITTEN = 1e4  # times which a number that is written down is a whole one
 NORM = 8  # calls of which a norm is written out, one after the other
 MAX_REGION = 256
 MAX_AROUND = 2
@@ -381,7 +380,7 @@ class Walk:
         tensors = self._side.tensors
         if tensors.size[row] >= LEAST:
             return bool(tensors.min[row] < tensors.max[row])
-        return bool(tensors.max[row] * MOST_WRITTEN % 1)
+        return bool(tensors.max[row] * WRITTEN % 1)
 
     @cached_property
     def _normed(self) -> Bools:
@@ -465,12 +464,10 @@ class Walk:
 
     def _computed(self, call: int) -> int:
         """A call, or what computed that of which it is a view or a copy."""
-        side = self._side
-        while call >= 0 and traits_of(side.operator(call)).idle:
-            rows = inputs_of(side, call)
-            if len(rows) != 1 or self._flow.producer[rows[0]] < 0:
+        while call >= 0 and (row := handed_on(self._side, call)) != NONE:
+            if self._flow.producer[row] < 0:
                 break
-            call = int(self._flow.producer[rows[0]])
+            call = int(self._flow.producer[row])
         return call
 
     def head(self, start: int) -> set[int]:

@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 NEIGHBOURS = 6  # tensors of the nearest norms, to either side, that are looked at
-WRITTEN, NEAR_WRITTEN = 1e4, 1e-2  # times which what is written down is a whole number, nearly
+WRITTEN = 1e4  # times which a number that is written down is a whole one
+NEAR_WRITTEN = 1e-2  # of that, where statistics may round it
 HUGE = 1e30  # of such a number, as masks are filled with, norm and mean tell nothing else
 AGREEING = 128.0  # roundings that two ways to compute one thing may be apart in statistics
 COARSEST = 0.03

@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.side.columns import NONE
+from opscope.operators.catalogue import traits_of
+
 if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
 
@@ -30,3 +33,9 @@ def outputs_of(side: Side, call: int) -> list[int]:
 def given_to(side: Side, call: int) -> list[int]:
     """The rows of what a call reads that is no parameter."""
     return [row for row in inputs_of(side, call) if not side.tensors.parameter[row]]
+
+
+def handed_on(side: Side, call: int) -> int:
+    """The row of what a call only hands on, a view or a copy of it; NONE for any other call."""
+    rows = inputs_of(side, call) if traits_of(side.operator(call)).idle else []
+    return rows[0] if len(rows) == 1 else NONE

@@ -122,17 +122,15 @@ class Book:
         rows["tensors"] += self._tensors(outer, "input", read)
         rows["tensors"] += self._tensors(outer, "output", made)
         often: Counter[tuple[str, str]] = Counter()
-        operators: set[str] = set()
         for call in whole.calls:
             index, module = next(self._index), module_of(call.scope)
-            op = f"{JAX}::{call.primitive}"
             number = often[module, call.primitive]
             often[module, call.primitive] += 1
             rows["calls"].append(
                 self._call(
                     index,
                     outer,
-                    op=op,
+                    op=f"{JAX}::{call.primitive}",
                     name=f"{module}:{call.primitive}#{number}",
                     module=module,
                     args=call.params,
@@ -143,8 +141,9 @@ class Book:
             )
             rows["tensors"] += self._tensors(index, "input", call.read)
             rows["tensors"] += self._tensors(index, "output", call.made)
-            operators.add(op)
-        for op in operators:  # what was declared until now; a primitive itself tells nothing
+        for op in {
+            f"{JAX}::{call.primitive}" for call in whole.calls
+        }:  # of what is declared by now
             self._operators.meet(op, told_row(op, {}))
         self._writer.append_rows(rows, step=self.step)
         self._forget()

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of a test's own file, recorded, and the lines of it that a finding names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import opscope
+from opscope.run.finding import Finding
+
+
+def recorded(program: Callable[[str], None], to: Path, fault: str = "") -> Path:
+    """A run of a program with a fault, without values."""
+    with opscope.record(to, values="none"):
+        program(fault)
+    return to
+
+
+def told_lines(finding: Finding, side: str) -> set[int]:
+    """The lines of a side's region, target or golden."""
+    region = next(one[f"{side}_lines"] for one in finding.evidence if f"{side}_lines" in one)
+    spans = [place.rpartition(":")[2].partition("-") for place in region]
+    return {line for first, _, last in spans for line in range(int(first), int(last or first) + 1)}
+
+
+def marked_line(file: str, words: str) -> int:
+    """The line of a file that ends with these words."""
+    texts = Path(file).read_text(encoding="utf-8").splitlines()
+    return next(number for number, text in enumerate(texts, 1) if text.endswith(words))
