@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from opscope.compare.cause.results import endings
 from opscope.compare.cause.walks import MAX_REGION
-from opscope.compare.cause.what_matters import endings
 from opscope.compare.pair.meetings import AGREEING, COARSEST
 from opscope.compare.pair.tensors import product_unit
 from opscope.compare.pair.wholes import Wholes, distance, simple

@@ -9,7 +9,6 @@ whose inputs all meet; those of which a result agrees again further on are only 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 from itertools import product
@@ -31,7 +30,9 @@ from opscope.compare.cause.causes import (
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.earlier_steps import EarlierSteps
 from opscope.compare.cause.gradient_paths import one_sided
+from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates
+from opscope.compare.cause.results import results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.trained_states import BACKWARD, FINER, TrainedStates
 from opscope.compare.cause.turned_parameters import turned_parameter
@@ -41,9 +42,9 @@ from opscope.compare.cause.what_matters import (
     FORWARD,
     GRADIENT,
     PARAMETER,
-    endings,
     settled,
 )
+from opscope.compare.cause.written_otherwise import cut_otherwise, written_otherwise
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.common_steps import in_common_steps
 from opscope.compare.pair.meetings import (
@@ -58,8 +59,7 @@ from opscope.compare.pair.meetings import (
 )
 from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.lowering import one_of_jax
-from opscope.compare.side.trained_tensors import computing, with_trained_names
+from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
@@ -68,10 +68,8 @@ if TYPE_CHECKING:
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Names
     from opscope.compare.pair.pairing import Pairing
-    from opscope.compare.side.columns import Side
 
 
-_PHASES = {"forward", "backward", "optimizer"}
 MAX_STARTS = 16
 MAX_NORMS = 8  # that what is apart may have come through unseen
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
@@ -97,53 +95,7 @@ class Parting(msgspec.Struct, frozen=True):
     crossed: bool = False  # whether the starts read the same, in each other's place
     alike: bool = False  # whether the starts read the same, and nothing else
     lasting: bool = True  # whether nothing agrees again of what either start makes
-
-
-def written_otherwise(pairing: Pairing) -> bool:
-    """Whether each side runs calls that compute and have no partner on the other, and one of them
-    in its models, or in its steps, where one side writes its optimizer out; or whether one is of
-    JAX, of which that is always so.
-    """
-    if pairing.between is not None:
-        return False
-    if one_of_jax(pairing.target, pairing.golden):
-        return True
-    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]
-    out = bool(steps[0].any() != steps[1].any())
-    if not all(side.run.info.coverage.versions for side, _ in sides):
-        return False
-    lonely = [_lonely(side, match) for side, match in sides]
-    alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
-    both = all(bool(flags.any()) for flags in lonely) or bool(cut_otherwise(pairing))
-    return any(alone) and both
-
-
-def cut_otherwise(pairing: Pairing) -> set[Place]:
-    """Ranks and steps in which both go back from losses, but from more of them on one side: of
-    parts of a batch.
-    """
-    counted: list[Counter[Place]] = []
-    for side in (pairing.target, pairing.golden):
-        backward = side.which(side.calls.phase, lambda phase: phase == "backward")
-        roots = side.which(side.calls.op, lambda op: family(op) == "ones_like")
-        rows = np.flatnonzero(backward & roots)
-        counted.append(
-            Counter(
-                zip(side.calls.rank[rows].tolist(), side.calls.step[rows].tolist(), strict=True)
-            )
-        )
-    both = counted[0].keys() & counted[1].keys()
-    return {place for place in both if counted[0][place] != counted[1][place]}
-
-
-def _lonely(side: Side, match: Ints) -> Bools:
-    alone = (match < 0) & side.calls.leaf
-    if not alone.any():
-        return alone
-    in_phases = side.which(side.calls.phase, _PHASES.__contains__)
-    found: Bools = alone & computing(side) & in_phases
-    return found
+    grown: bool = False  # whether the starts only make more of a difference that was there
 
 
 def judged(pairing: Pairing, causes: list[Cause], *, values: bool) -> tuple[Pairing, list[Cause]]:
@@ -160,6 +112,8 @@ def judged(pairing: Pairing, causes: list[Cause], *, values: bool) -> tuple[Pair
     parting = regions.parting(values=values)
     if parting is None:
         return pairing, []
+    if parting.grown:
+        return msgspec.structs.replace(pairing, grown=True), []
     drawn = [cause for cause in causes if _draws(pairing, cause)] if regions.drawn() else []
     return pairing, drawn[:1] or [_told(pairing, parting)]
 
@@ -330,7 +284,19 @@ class Regions:
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
         parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
-        return self._carried_back(parting) if parting else None
+        return self._judged_by_growth(self._carried_back(parting)) if parting else None
+
+    def _judged_by_growth(self, found: Parting) -> Parting:
+        """A parting, and whether rounding that grew until it is seen is all that there is to it."""
+        if found.words or found.row >= 0 or min(found.start) < 0:
+            return found
+        grew = False
+        for number, (side, call) in enumerate(zip(self._sides, found.start, strict=True)):
+            told = ~self._vague[number]
+            error = np.where(told, self.meetings.error[number], 0.0)
+            judged_by = error, self.meetings.limit[number]
+            grew |= grown(side, call, judged_by, self.unmet[number] & told)
+        return msgspec.structs.replace(found, grown=grew)
 
     def _carried_back(self, found: Parting) -> Parting:
         """Where a step came to leave behind what differs, if that is all that the calls read by
@@ -437,27 +403,9 @@ class Regions:
     # -- what matters ------------------------------------------------------------------------------
 
     def _results(self) -> Iterator[Apart]:
-        """Losses, and what the outermost modules hand out, that meet nothing on the other side;
-        where that has none, as without an evaluation at the end, nothing is missed.
-        """
-        found = [
-            endings(side, flow.source_row)
-            for side, flow in zip(self._sides, self.pairing.flows, strict=True)
-        ]
-        places = [
-            [
-                (int(side.calls.rank[call]), int(side.calls.step[call]))
-                for call in side.tensors.call[rows]
-            ]
-            for side, rows in zip(self._sides, found, strict=True)
-        ]
-        known = [set(one) for one in places]
-        for number, rows in enumerate(found):
-            apart = self.unmet[number][rows] & ~self._vague[number][rows]
-            for at in np.flatnonzero(apart).tolist():
-                row, place = int(rows[at]), places[number][at]
-                if place in known[1 - number] and place not in self._cut:
-                    yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
+        """Results that meet nothing on the other side, but where a batch is cut otherwise."""
+        apart = results_apart(self.pairing, self.meetings, self.unmet, self._vague)
+        return (one for one in apart if one[0] not in self._cut)
 
     # -- where it begins ---------------------------------------------------------------------------
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What matters in a run of a model: losses and results, gradients, and what parameters are after a
-step.
-"""
+"""What matters in the training of a model: gradients, and what parameters are after a step."""
 
 from __future__ import annotations
 
@@ -10,8 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.meetings import first_read
-from opscope.compare.side.columns import MODULE
-from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints, Words
@@ -22,42 +18,6 @@ Place = tuple[int, int]  # rank and step
 # In the order in which a step comes to them: results, gradients, gradients as the optimizer gets
 # them, parameters.
 FORWARD, GRADIENT, CLIPPED, PARAMETER = range(4)
-
-
-def endings(side: Side, source: Ints) -> Ints:
-    """The rows of leaf calls that hold a loss or what a model hands out."""
-    calls, tensors = side.calls, side.tensors
-    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-    place = calls.rank * (1 << 32) + calls.step
-    _, first = np.unique(place[backward], return_index=True)
-    roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
-    read = np.flatnonzero(
-        ~tensors.output
-        & np.isin(tensors.call, np.union1d(backward[first], backward[roots]))
-        & (tensors.size == 1)
-    )
-    found = [source[read]]
-    trained = np.isin(place, place[backward])
-    outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
-    if len(outermost):
-        extent = np.diff(np.r_[outermost, len(calls)])
-        model = calls.module[outermost[np.argmax(extent)]]
-        chosen = outermost[calls.module[outermost] == model]
-        written = np.flatnonzero(tensors.output & np.isin(tensors.call, chosen))
-        found.append(_leaf_rows(side, written))
-    rows = np.concatenate(found)
-    return np.unique(rows[rows >= 0])
-
-
-def _leaf_rows(side: Side, rows: Ints) -> Ints:
-    """The last rows of leaf calls that wrote what rows of modules name."""
-    tensors, calls = side.tensors, side.calls
-    wanted = np.unique(tensors.version[rows])
-    leaf = np.flatnonzero(
-        tensors.output & calls.leaf[tensors.call] & np.isin(tensors.version, wanted[wanted >= 0])
-    )
-    _, last = np.unique(tensors.version[leaf][::-1], return_index=True)
-    return leaf[::-1][last]
 
 
 def last_states(side: Side) -> dict[tuple[Place, int, int], int]:

@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.meetings import first_read, kept_names
+from opscope.compare.side.columns import MODULE
 from opscope.compare.side.trained_tensors import computing
 
 if TYPE_CHECKING:
@@ -20,14 +21,17 @@ if TYPE_CHECKING:
 
 
 def in_common_steps(pairing: Pairing) -> Pairing:
-    """The pairing as it is where the two train in the same steps. Else with a step for each update
-    of the parameters, and with all in one step where these are not as many on both sides.
+    """The pairing as it is where the two train in the same steps, or not at all and each in models.
+    Else with a step for each update of the parameters, and with all in one step where these are not
+    as many on both sides.
     """
     sides = pairing.target, pairing.golden
-    if _trained_steps(sides[0]) == _trained_steps(sides[1]):
+    trained = _trained_steps(sides[0]), _trained_steps(sides[1])
+    shown = any(trained) or all((side.calls.level == MODULE).any() for side in sides)
+    if trained[0] == trained[1] and shown:
         return pairing
     counted = [_counted(side, _by_updates(side)) for side in sides]
-    if _trained_steps(counted[0]) != _trained_steps(counted[1]):
+    if not shown or _trained_steps(counted[0]) != _trained_steps(counted[1]):
         counted = [_counted(side, np.zeros_like(side.calls.step)) for side in sides]
     return msgspec.structs.replace(pairing, target=counted[0], golden=counted[1])
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.compare.pair.crops import cut_tables, cuts, shares
 from opscope.compare.pair.passes import joined
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
@@ -35,6 +36,7 @@ NEIGHBOURS = 6  # tensors of the nearest norms, to either side, that are looked 
 WRITTEN = 1e4  # times which a number that is written down is a whole one
 NEAR_WRITTEN = 1e-2  # of that, where statistics may round it
 HUGE = 1e30  # of such a number, as masks are filled with, norm and mean tell nothing else
+CROPPED = 0.125  # of limits, in which an extreme of a part is that of the whole
 AGREEING = 128.0  # roundings that two ways to compute one thing may be apart in statistics
 COARSEST = 0.03
 PARTS = 64  # parameters of one side that another holds as one
@@ -80,6 +82,7 @@ def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
     ]
     _join(sides, firsts, nearest, AGREEING * coarse)
     _pad(sides, firsts, nearest, AGREEING * coarse)
+    _crop(sides, nodes, chosen, nearest, AGREEING * coarse)
     for number in (0, 1):
         _unmask(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
         (_, inverse), (error, partner) = nodes[number], nearest[number]
@@ -149,6 +152,41 @@ def _pad(
         found, met = _nearest(bare[number], bare[1 - number], rows[at], told[1 - number])
         better = found <= limit
         error[at[better]], partner[at[better]] = found[better], met[better]
+
+
+def _crop(
+    sides: tuple[Side, Side],
+    nodes: list[tuple[Ints, Ints]],
+    chosen: tuple[Ints, Ints],
+    nearest: list[tuple[Floats, Ints]],
+    limit: float,
+) -> None:
+    """What meets nothing, but is a part of something that meets nothing, where one of the two cuts
+    its data; written into nearest for both.
+    """
+    some = [
+        rows[(error > limit) & ~vague(side)[rows]]
+        for side, (rows, _), (error, _) in zip(sides, nodes, nearest, strict=True)
+    ]
+    at = [np.full(len(side.tensors), NONE) for side in sides]
+    for places, rows, (_, inverse) in zip(at, chosen, nodes, strict=True):
+        places[rows] = inverse
+    for number in (0, 1):
+        side, other, (error, partner) = sides[number], sides[1 - number], nearest[number]
+        tables = cut_tables(side)
+        for given, made in at[number][np.array(tables, dtype=np.int64).reshape(-1, 2)].tolist():
+            if given >= 0 and error[given] <= limit < error[made]:
+                error[made], partner[made] = error[given], partner[given]
+        for share in sorted(shares(side, tables)):
+            within = CROPPED * limit
+            for cut in cuts(side, some[number], other, some[1 - number], share=share, limit=within):
+                for which, row, met in (
+                    (number, cut.part, cut.whole),
+                    (1 - number, cut.whole, cut.part),
+                ):
+                    node = at[which][row]
+                    if cut.error < nearest[which][0][node]:
+                        nearest[which][0][node], nearest[which][1][node] = cut.error, met
 
 
 def _unmask(
@@ -274,11 +312,10 @@ def _of_few(side: Side) -> Bools:
 
 
 def _nodes(side: Side, state: Words, rows: Ints) -> tuple[Ints, Ints]:
-    """One row of each content of a rank and step, and which of them each of the rows has."""
-    calls, owner = side.calls, side.tensors.call[rows]
-    content = mixed(
-        state[rows], calls.rank[owner].astype(np.uint64), calls.step[owner].astype(np.uint64)
-    )
+    """One row of each content of a rank and step, and which of them each of the rows has; complex
+    numbers are another content than their parts are.
+    """
+    content = mixed(state[rows], _place(side, rows))
     _, first, inverse = np.unique(content, return_index=True, return_inverse=True)
     return rows[first], inverse
 

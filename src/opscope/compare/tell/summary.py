@@ -298,6 +298,7 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
     yield from _drawn(pairing)
     yield from _shortened(pairing)
     yield from _reached_nothing(pairing)
+    yield from _grown(pairing)
     if pairing.by_regions:
         yield from _alone(pairing, "written otherwise, and judged by the values around it: {}'s {}")
     if pairing.between is not None:
@@ -389,6 +390,14 @@ def _reached_nothing(pairing: Pairing) -> Iterator[str]:
         yield (
             f"{_many(count, 'initialising call')} differed and reached nothing: what they wrote "
             "was overwritten or never read"
+        )
+
+
+def _grown(pairing: Pairing) -> Iterator[str]:
+    if pairing.grown:
+        yield (
+            "what matters drifts apart: rounding grows from call to call, and no call makes much "
+            "more of it than it reads; --noise-run judges such runs by how fast it grows"
         )
 
 

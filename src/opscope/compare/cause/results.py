@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two programs come to: losses, and what their models hand out."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.cause.what_matters import FORWARD
+from opscope.compare.pair.unpaired import half_compiled
+from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.columns import MODULE
+from opscope.operators.catalogue import family
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opscope.arrays import Bools, Floats, Ints
+    from opscope.compare.cause.trained_states import Apart
+    from opscope.compare.cause.what_matters import Place
+    from opscope.compare.pair.meetings import Meetings
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+
+def results_apart(
+    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools], dim: tuple[Bools, Bools]
+) -> Iterator[Apart]:
+    """Losses, and what the outermost modules hand out, that meet nothing on the other side; where
+    that has none, as without an evaluation at the end, or fewer, which all are among them, nothing
+    is missed. Where a side shows none at all, what the two come to has to be apart on both; where
+    neither does, by more than rounding of what it is made of.
+    """
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    found = [endings(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
+    shown = [len(rows) > 0 for rows in found]
+    if not any(shown) and half_compiled(pairing):
+        return  # what the graph made is judged by itself
+    if not all(shown):
+        found = [
+            rows if len(rows) else last_results(side, flow.source_row)
+            for side, flow, rows in zip(sides, flows, found, strict=True)
+        ]
+    apart = [flags[rows] & ~no[rows] for flags, no, rows in zip(unmet, dim, found, strict=True)]
+    if not any(shown):
+        told = zip(sides, found, apart, meetings.error, meetings.limit, strict=True)
+        apart = [flags & ~_cancelled(one, rows, *by) for one, rows, flags, *by in told]
+    if not all(shown) and not all(flags.any() for flags in apart):
+        return
+    places = [_by_place(side, rows) for side, rows in zip(sides, found, strict=True)]
+    fewer = _fewer(pairing, meetings, unmet, places)
+    for number, rows in enumerate(found):
+        for row in rows[apart[number]].tolist():
+            call = sides[number].tensors.call[row]
+            place = int(sides[number].calls.rank[call]), int(sides[number].calls.step[call])
+            if place in places[1 - number] and place not in fewer:
+                yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
+
+
+def _cancelled(side: Side, rows: Ints, error: Floats, limit: Floats) -> Bools:
+    """Which rows are no further apart than what made them may be by rounding of what it reads."""
+    tensors = side.tensors
+    reach = np.nan_to_num(np.fmax(np.abs(tensors.min), np.abs(tensors.max)), nan=0.0)
+    read = [
+        max((float(reach[given]) for given in inputs_of(side, int(call))), default=0.0)
+        for call in tensors.call[rows]
+    ]
+    with np.errstate(invalid="ignore"):
+        found: Bools = error[rows] * reach[rows] <= limit[rows] * np.array(read)
+    return found
+
+
+def _by_place(side: Side, rows: Ints) -> dict[Place, list[int]]:
+    """Rows by rank and step."""
+    found: dict[Place, list[int]] = {}
+    for row in rows.tolist():
+        call = side.tensors.call[row]
+        found.setdefault((int(side.calls.rank[call]), int(side.calls.step[call])), []).append(row)
+    return found
+
+
+def _fewer(
+    pairing: Pairing,
+    meetings: Meetings,
+    unmet: tuple[Bools, Bools],
+    places: list[dict[Place, list[int]]],
+) -> set[Place]:
+    """Ranks and steps of which one side hands out less, and all of that the other does too."""
+    found = set()
+    for place in places[0].keys() & places[1].keys():
+        number = int(len(places[1][place]) < len(places[0][place]))
+        less, more = places[number][place], places[1 - number][place]
+        states = pairing.flows[1 - number].state
+        among = {int(states[row]) for row in more}
+        partners = meetings.partner[number]
+        if len(less) < len(more) and all(
+            not unmet[number][row] and int(states[partners[row]]) in among for row in less
+        ):
+            found.add(place)
+    return found
+
+
+def endings(side: Side, source: Ints) -> Ints:
+    """The rows of leaf calls that hold a loss or what a model hands out."""
+    calls, tensors = side.calls, side.tensors
+    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
+    place = calls.rank * (1 << 32) + calls.step
+    _, first = np.unique(place[backward], return_index=True)
+    roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
+    read = np.flatnonzero(
+        ~tensors.output
+        & np.isin(tensors.call, np.union1d(backward[first], backward[roots]))
+        & (tensors.size == 1)
+    )
+    found = [source[read]]
+    trained = np.isin(place, place[backward])
+    outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
+    if len(outermost):
+        extent = np.diff(np.r_[outermost, len(calls)])
+        model = calls.module[outermost[np.argmax(extent)]]
+        chosen = outermost[calls.module[outermost] == model]
+        written = np.flatnonzero(tensors.output & np.isin(tensors.call, chosen))
+        found.append(_leaf_rows(side, written))
+    rows = np.concatenate(found)
+    return np.unique(rows[rows >= 0])
+
+
+def last_results(side: Side, source: Ints) -> Ints:
+    """The rows of leaf calls that hold what a program without models or gradients comes to: what it
+    reads out as a number, else what it makes last of all that no call reads.
+    """
+    tensors, calls = side.tensors, side.calls
+    makes = np.zeros(len(calls), dtype=np.bool_)
+    makes[tensors.call[tensors.output]] = True
+    leaf = calls.leaf[tensors.call] & (tensors.size > 0)
+    read_out = source[~tensors.output & leaf & ~makes[tensors.call]]
+    if (read_out >= 0).any():
+        found: Ints = np.unique(read_out[read_out >= 0])
+        return found
+    unread = np.flatnonzero(tensors.output & leaf)
+    return np.setdiff1d(unread, source[~tensors.output & leaf])[-1:]
+
+
+def _leaf_rows(side: Side, rows: Ints) -> Ints:
+    """The last rows of leaf calls that wrote what rows of modules name."""
+    tensors, calls = side.tensors, side.calls
+    wanted = np.unique(tensors.version[rows])
+    leaf = np.flatnonzero(
+        tensors.output & calls.leaf[tensors.call] & np.isin(tensors.version, wanted[wanted >= 0])
+    )
+    _, last = np.unique(tensors.version[leaf][::-1], return_index=True)
+    return leaf[::-1][last]

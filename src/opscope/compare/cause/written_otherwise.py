@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whether two programs are written differently, so that they are judged by what matters in them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.side.lowering import one_of_jax
+from opscope.compare.side.trained_tensors import computing
+from opscope.operators.catalogue import family
+
+if TYPE_CHECKING:
+    from opscope.arrays import Bools, Ints
+    from opscope.compare.cause.what_matters import Place
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+_PHASES = {"forward", "backward", "optimizer"}
+
+
+def written_otherwise(pairing: Pairing) -> bool:
+    """Whether each side runs calls that compute and have no partner on the other, and one of them
+    in its models, or in its steps, where one side writes its optimizer out; or whether one is of
+    JAX, of which that is always so.
+    """
+    if pairing.between is not None:
+        return False
+    if one_of_jax(pairing.target, pairing.golden):
+        return True
+    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
+    steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]
+    out = bool(steps[0].any() != steps[1].any())
+    if not all(side.run.info.coverage.versions for side, _ in sides):
+        return False
+    lonely = [_lonely(side, match) for side, match in sides]
+    alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
+    both = all(bool(flags.any()) for flags in lonely) or bool(cut_otherwise(pairing))
+    return any(alone) and both
+
+
+def cut_otherwise(pairing: Pairing) -> set[Place]:
+    """Ranks and steps in which both go back from losses, but from more of them on one side: of
+    parts of a batch.
+    """
+    counted: list[Counter[Place]] = []
+    for side in (pairing.target, pairing.golden):
+        backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+        roots = side.which(side.calls.op, lambda op: family(op) == "ones_like")
+        rows = np.flatnonzero(backward & roots)
+        counted.append(
+            Counter(
+                zip(side.calls.rank[rows].tolist(), side.calls.step[rows].tolist(), strict=True)
+            )
+        )
+    both = counted[0].keys() & counted[1].keys()
+    return {place for place in both if counted[0][place] != counted[1][place]}
+
+
+def _lonely(side: Side, match: Ints) -> Bools:
+    alone = (match < 0) & side.calls.leaf
+    if not alone.any():
+        return alone
+    in_phases = side.which(side.calls.phase, _PHASES.__contains__)
+    found: Bools = alone & computing(side) & in_phases
+    return found

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one program computes of a part of the data that the other computes of all of it: of each
+sequence without its last token, which a model of the other may cut off behind its last layer.
+
+Of so many elements, all but a few, the least or the most is nearly always that of the whole.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from itertools import product
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from opscope.compare.side.call_rows import inputs_of, outputs_of
+from opscope.compare.side.columns import ABSENT
+from opscope.compare.side.hashes import mixed
+from opscope.operators.catalogue import traits_of
+
+if TYPE_CHECKING:
+    from opscope.arrays import Floats, Ints
+    from opscope.compare.side.columns import Side
+
+LEAST = Fraction(1, 2)  # of the data: less is another batch
+FEWEST = 8  # elements of data that may be cut
+SPREAD = 4.0  # times by which the squares of what is cut off may be more, or less, than of all
+EXACT = 1e-4  # of the sum of what is cut off, as statistics tell it
+NEIGHBOURS = 4  # tensors of the nearest extremes, to either side, that are looked at
+WRITTEN, NEAR_WRITTEN = 1e4, 1e-2  # an extreme that is a written number tells nothing
+
+
+class Cut(NamedTuple):
+    """A row that is a part of another side's, that row, and how far the extremes that are the same
+    are apart.
+    """
+
+    part: int
+    whole: int
+    error: float
+
+
+def cut_tables(side: Side) -> list[tuple[int, int]]:
+    """Tables of integers that a program computes with a part of, and that part: rows of a call."""
+    tensors = side.tensors
+    moves = side.which(side.calls.op, lambda op: traits_of(op).moves) & side.calls.leaf
+    table = ~tensors.parameter & (tensors.min_int != ABSENT) & (tensors.size >= FEWEST)
+    reading = np.unique(tensors.call[table & moves[tensors.call] & ~tensors.output])
+    return [
+        (given, made)
+        for call in reading.tolist()
+        for given, made in product(inputs_of(side, call), outputs_of(side, call))
+        if table[given] and table[made] and LEAST <= _share(side, given, made) < 1
+    ]
+
+
+def shares(side: Side, tables: list[tuple[int, int]]) -> set[Fraction]:
+    """Which parts of the tables those are, and of what has an element for each two of theirs."""
+    of_tables = {_share(side, given, made) for given, made in tables}
+    return of_tables | {share * share for share in of_tables}
+
+
+def _share(side: Side, given: int, made: int) -> Fraction:
+    return Fraction(int(side.tensors.size[made]), int(side.tensors.size[given]))
+
+
+def cuts(
+    side: Side, parts: Ints, other: Side, wholes: Ints, *, share: Fraction, limit: float
+) -> list[Cut]:
+    """The parts that are this share of some of the wholes, rows of either side, within a limit."""
+    size = side.tensors.size[parts]
+    whole_size = size * share.denominator // share.numerator
+    fits = (whole_size * share.numerator == size * share.denominator) & (size >= FEWEST)
+    parts, keys = parts[fits], _place(side, parts[fits], whole_size[fits])
+    best: dict[int, Cut] = {}
+    for extreme in ("min", "max"):
+        values = getattr(other.tensors, extreme)[wholes]
+        theirs = _place(other, wholes, other.tensors.size[wholes])
+        order = np.lexsort((values, theirs))
+        first = np.searchsorted(theirs[order], keys)
+        end = np.searchsorted(theirs[order], keys, side="right")
+        for part, start, stop in zip(parts.tolist(), first.tolist(), end.tolist(), strict=True):
+            own = getattr(side.tensors, extreme)[part]
+            at = start + int(np.searchsorted(values[order[start:stop]], own))
+            beside = wholes[order[max(at - NEIGHBOURS, start) : min(at + NEIGHBOURS, stop)]]
+            if not len(beside) or _written(float(own)):
+                continue
+            error = _error(side, part, other, beside, extreme=extreme)
+            nearest = int(np.argmin(error))
+            cut = Cut(part, int(beside[nearest]), float(error[nearest]))
+            if cut.error <= limit and (part not in best or cut.error < best[part].error):
+                best[part] = cut
+    return list(best.values())
+
+
+def _place(side: Side, rows: Ints, size: Ints) -> Ints:
+    calls, owner = side.calls, side.tensors.call[rows]
+    found: Ints = mixed(
+        calls.rank[owner].astype(np.uint64),
+        calls.step[owner].astype(np.uint64),
+        size.astype(np.uint64),
+    ).view(np.int64)
+    return found
+
+
+def _error(side: Side, part: int, other: Side, wholes: Ints, *, extreme: str) -> Floats:
+    """How far a part's least or most is from that of each of the wholes; inf where that does not
+    hold the part, or is of another size.
+    """
+    mine, theirs = side.tensors, other.tensors
+    own, others = getattr(mine, extreme)[part], getattr(theirs, extreme)[wholes]
+    with np.errstate(invalid="ignore", divide="ignore"):
+        slack = np.abs(own - others)
+        error = slack / np.fmax(np.abs(own), np.abs(others))
+        held = (theirs.min[wholes] <= mine.min[part] + slack) & (
+            theirs.max[wholes] >= mine.max[part] - slack
+        )
+        rest = theirs.size[wholes] - mine.size[part]
+        total = theirs.mean[wholes] * theirs.size[wholes] - mine.mean[part] * mine.size[part]
+        squares = theirs.l2norm[wholes] ** 2 - mine.l2norm[part] ** 2
+        power = squares / rest / (theirs.l2norm[wholes] ** 2 / theirs.size[wholes])
+        held &= total**2 <= rest * squares * (1 + EXACT)
+        held &= (power <= SPREAD) & (power >= 1 / SPREAD)
+    return np.where(held & np.isfinite(error), error, np.inf)
+
+
+def _written(number: float) -> bool:
+    """Whether a number is one that a program may write down, or nothing."""
+    times = number * WRITTEN
+    return not np.isfinite(times) or abs(times - round(times)) <= NEAR_WRITTEN
