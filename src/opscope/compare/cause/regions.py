@@ -361,15 +361,27 @@ class Regions:
         """Where the passes of parts of a batch part from the other side's, which they meet together
         until there: at forward calls that compute, since how a batch is cut tells nothing.
         """
-        found = self._located(place, GRADIENT, ends)
-        if found is None or min(found.start) < 0 or not found.lasting:
-            return None
-        computed = all(
-            side.words.get(int(side.calls.phase[call])) == "forward"
-            and not traits_of(side.operator(call)).idle
-            for side, call in zip(self._sides, found.start, strict=True)
-        )
-        return found if computed else None
+        walks = self._walks(place, GRADIENT, ends)
+        starts = [
+            [call for call in walk.starts() if self._computes(number, call)]
+            for number, walk in enumerate(walks)
+        ]
+        starts[0] = [call for call in starts[0] if walks[0].order(call)[2]]
+        alike = [
+            call
+            for call in starts[1]
+            if any(_one_family(self.pairing, mine, call) for mine in starts[0])
+        ]
+        starts[1] = alike or starts[1]
+        return self._of_starts(place, GRADIENT, walks, starts) if all(starts) else None
+
+    def _computes(self, number: int, call: int) -> bool:
+        """Whether a call of a side computes in a forward pass, and the largest of it is apart."""
+        side, made = self._sides[number], outputs_of(self._sides[number], call)
+        forward = side.words.get(int(side.calls.phase[call])) == "forward"
+        largest = max(made, key=lambda row: int(side.tensors.size[row]), default=NONE)
+        computes = forward and not traits_of(side.operator(call)).idle
+        return computes and largest != NONE and bool(self.unmet[number][largest])
 
     @cached_property
     def _states(self) -> TrainedStates:
@@ -459,10 +471,18 @@ class Regions:
         return normed(self._sides[0]), normed(self._sides[1])
 
     def _begun(self, place: Place, stage: int, ends: tuple[list[int], list[int]]) -> Parting | None:
+        walks = self._walks(place, stage, ends)
+        return self._of_starts(place, stage, walks, [walk.starts() for walk in walks])
+
+    def _walks(self, place: Place, stage: int, ends: tuple[list[int], list[int]]) -> list[Walk]:
         # what passes of parts of a batch compute was not compared before their gradients
         backward = None if place in self._cut else stage == GRADIENT
-        walks = [self._walk(number, stage, ends[number], backward=backward) for number in (0, 1)]
-        starts = [walk.starts() for walk in walks]
+        return [self._walk(number, stage, ends[number], backward=backward) for number in (0, 1)]
+
+    def _of_starts(
+        self, place: Place, stage: int, walks: list[Walk], starts: list[list[int]]
+    ) -> Parting | None:
+        """Where two programs part, of all calls at which they may."""
         if starts[0] and starts[1] and self._misses(walks, starts[0][0]):
             mine, theirs = starts[0][0], min(starts[1])
         else:

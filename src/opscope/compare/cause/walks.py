@@ -87,7 +87,7 @@ class Walk:
                 own = self._loaded(row, producer)
                 if producer >= 0 and int(calls.step[producer]) in steps and not own:
                     above.add(producer)
-                elif own and self._unmet[row] and not self._dim[row]:
+                elif own and self._unmet[row] and not (self._dim[row] or self._merged(producer)):
                     self.given.setdefault(call, row)
             waiting.extend(above)
 
@@ -98,6 +98,19 @@ class Walk:
         tensors = self._side.tensors
         first = self._read_first.get(int(tensors.named[row])) if tensors.parameter[row] else None
         return first is not None and producer < tensors.call[first]
+
+    def _merged(self, producer: int) -> bool:
+        """Whether what was loaded into a parameter is computed of what the other side has, too: one
+        bias that stands for two.
+        """
+        rows = inputs_of(self._side, producer) if producer >= 0 else []
+        made = {self._computed(int(self._flow.producer[row])) for row in rows} - {NONE}
+        read = [
+            inputs_of(self._side, call)
+            for call in made
+            if not (traits_of(op := self._side.operator(call)).idle or traits_of(op).random)
+        ]
+        return any(len(few) > 1 and not self._unmet[few].any() for few in read)
 
     @cached_property
     def _readers(self) -> dict[int, list[int]]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from opscope.arrays import Floats, Ints
     from opscope.compare.side.columns import Side
 
-LEAST = Fraction(1, 2)  # of the data: less is another batch
+LEAST = Fraction(2, 3)  # of the data: less is a part of a batch
 FEWEST = 8  # elements of data that may be cut
 SPREAD = 4.0  # times by which the squares of what is cut off may be more, or less, than of all
 EXACT = 1e-4  # of the sum of what is cut off, as statistics tell it

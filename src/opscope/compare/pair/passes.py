@@ -64,14 +64,14 @@ def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> 
 
 
 def _groups(side: Side, rows: Ints) -> list[Ints]:
-    """Rows of one operator, module, slot and size of a rank and step, in their order, the same of
-    modules that are twins, and what one call gives (as split does); several each.
+    """Rows of one operator, module, phase, slot and size of a rank and step, in their order, the
+    same of modules that are twins, and what one call gives (as split does); several each.
     """
     tensors, calls = side.tensors, side.calls
     owner = tensors.call[rows]
     about = mixed(
         calls.rank[owner].astype(np.uint64), calls.step[owner].astype(np.uint64),
-        calls.op[owner], tensors.slot[rows],
+        calls.op[owner], calls.phase[owner], tensors.slot[rows],
         tensors.output[rows].astype(np.uint64), tensors.size[rows].astype(np.uint64),
     )  # fmt: skip
     given = np.flatnonzero(tensors.output[rows])
