@@ -44,11 +44,13 @@ class Original(nn.Module):
             self.register_parameter(name, nn.Parameter(held))
 
     def forward(self, x: Tensor) -> Tensor:
-        given = x @ self.into + self.bias_into
+        given = x @ self.into + self.bias_into  # golden: order
         h = torch.zeros(len(x), WIDE)
         for at in range(LONG):
             h = torch.tanh(given[:, at] + h @ self.again + self.bias_again)  # golden: cell
-        return F.silu(h) @ self.out  # golden: activation
+        near, far = h.split(WIDE // 2, dim=-1)
+        turned = torch.cat([near - far, far + near], dim=-1)  # golden: turned
+        return F.silu(turned) @ self.out  # golden: activation
 
 
 class Ported(nn.Module):
@@ -66,7 +68,12 @@ class Ported(nn.Module):
         h = torch.zeros(len(x), WIDE)
         for at in range(LONG):
             read = -h if self.fault == "cell" else h
-            h = torch.tanh(self.cell(x[:, at]) + self.again(read))  # target: cell
+            now = LONG - 1 - at if self.fault == "order" else at
+            given = self.cell(x[:, now])  # target: order
+            h = torch.tanh(given + self.again(read))  # target: cell
+        near, far = h[:, : WIDE // 2], h[:, WIDE // 2 :]
+        sign = -1 if self.fault == "turned" else 1
+        h = torch.cat([near - far, far + sign * near], dim=-1)  # target: turned
         h = F.gelu(h) if self.fault == "activation" else h * torch.sigmoid(h)  # target: activation
         return h @ self.out
 
@@ -110,7 +117,7 @@ def test_one_bias_for_two_and_two_parts_for_one_batch_accuse_nobody(
     assert not opscope.compare(recorded(program, tmp_path / "run"), golden).document.findings
 
 
-@pytest.mark.parametrize("fault", ["cell", "activation"])
+@pytest.mark.parametrize("fault", ["order", "cell", "turned", "activation"])
 @pytest.mark.parametrize("program", [ported, accumulated])
 def test_a_fault_is_told_in_the_forward_pass(
     golden: Path, tmp_path: Path, program: Callable[[str], None], fault: str
