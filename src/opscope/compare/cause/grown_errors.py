@@ -9,21 +9,31 @@ from opscope.compare.side.call_rows import inputs_of, outputs_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Floats
+    from opscope.compare.pair.meetings import Meetings
     from opscope.compare.side.columns import Side
 
 STEEPEST = 8.0  # times by which an operator that is right may make rounding larger
 
 
-def grown(side: Side, call: int, meetings: tuple[Floats, Floats], unmet: Bools) -> bool:
-    """Whether a call that reads what agrees with something of the other side, and makes what does
-    not, makes little more of a difference than its inputs have; not where these are of a coarser
-    type. meetings are errors and limits of the side's rows, unmet what is told to agree with none.
+def grown(
+    sides: tuple[Side, Side], starts: tuple[int, int], meetings: Meetings, told: tuple[Bools, Bools]
+) -> bool:
+    """Whether one of two calls, which reads what agrees with something of the other side and makes
+    what does not, makes little more of a difference than its inputs have; not where these are of a
+    coarser type. told are the rows that are known to agree with nothing.
     """
-    error, limit = meetings
+    return any(
+        _grown(side, call, (meetings.error[number], meetings.limit[number]), told[number])
+        for number, (side, call) in enumerate(zip(sides, starts, strict=True))
+    )
+
+
+def _grown(side: Side, call: int, apart: tuple[Floats, Floats], told: Bools) -> bool:
+    error, limit = apart
     read = inputs_of(side, call)
-    made = [row for row in outputs_of(side, call) if unmet[row]]
-    if not made or any(unmet[row] for row in read):
+    made = [row for row in outputs_of(side, call) if told[row]]
+    if not made or any(told[row] for row in read):
         return False
     finest = min(limit[row] for row in made)
-    before = max((error[row] for row in read if limit[row] <= finest), default=0.0)
+    before = max((error[row] for row in read if error[row] <= limit[row] <= finest), default=0.0)
     return bool(max(error[row] for row in made) < STEEPEST * before)

@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 
 
 MAX_STARTS = 16
+MAX_READERS = 2  # on either side, of what the other side's start reads
 MAX_NORMS = 8  # that what is apart may have come through unseen
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
 CUT = (
@@ -290,12 +291,8 @@ class Regions:
         """A parting, and whether rounding that grew until it is seen is all that there is to it."""
         if found.words or found.row >= 0 or min(found.start) < 0:
             return found
-        grew = False
-        for number, (side, call) in enumerate(zip(self._sides, found.start, strict=True)):
-            told = ~self._vague[number]
-            error = np.where(told, self.meetings.error[number], 0.0)
-            judged_by = error, self.meetings.limit[number]
-            grew |= grown(side, call, judged_by, self.unmet[number] & told)
+        mine, theirs = (unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True))
+        grew = grown(self._sides, found.start, self.meetings, (mine, theirs))
         return msgspec.structs.replace(found, grown=grew)
 
     def _carried_back(self, found: Parting) -> Parting:
@@ -517,6 +514,12 @@ class Regions:
             walk.region(start, read[number], starts[number], beyond=beyond) if start >= 0 else ()
             for number, (walk, start) in enumerate(zip(walks, (mine, theirs), strict=True))
         ]
+        if both and not self._shared(mine, theirs)[0]:
+            readers = self._readers_of(0, theirs), self._readers_of(1, mine)
+            regions = [
+                (found[0], *(call for call in also if call not in found), *found[1:])
+                for found, also in zip(regions, readers, strict=True)
+            ]
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
             place,
@@ -614,6 +617,23 @@ class Regions:
                 told = (alike, apart, weight, shared, lasting, -i - j), one, other
                 best = told if best is None or told[0] > best[0] else best
         return (best[1], best[2]) if best is not None and best[0][3] else (mine[0], theirs[0])
+
+    def _readers_of(self, number: int, start: int) -> list[int]:
+        """The first calls of a side that compute with what the other side's start reads."""
+        side, flow = self._sides[number], self.pairing.flows[number]
+        met = [
+            int(self.meetings.partner[1 - number][row])
+            for row in inputs_of(self._sides[1 - number], start)
+            if not self.unmet[1 - number][row] and not self._vague[1 - number][row]
+        ]
+        states = flow.state[[row for row in met if row >= 0]]
+        rows = np.flatnonzero(np.isin(flow.state, states) & ~side.tensors.output)
+        calls = [
+            call
+            for call in dict.fromkeys(side.tensors.call[rows].tolist())
+            if side.calls.leaf[call] and not traits_of(side.operator(call)).idle
+        ]
+        return calls[:MAX_READERS]
 
     def _shared(self, mine: int, theirs: int) -> tuple[bool, bool]:
         """Whether a call of golden reads partners of what one of the target reads, or a part of
