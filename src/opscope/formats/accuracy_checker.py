@@ -75,9 +75,9 @@ def _places(root: Path) -> Iterator[_Place]:
     for folder, names in walk(root, _DEPTH, ".json"):
         owners: dict[int, list[str]] = defaultdict(list)
         for name in reversed(names):  # forward before backward
-            found = _FILE.fullmatch(name)
-            if found:
-                owners[int(found[2])].append(found[1])
+            named = _FILE.fullmatch(name)
+            if named:
+                owners[int(named[2])].append(named[1])
         step = _STEP.fullmatch(folder.name)
         for owner, phases in sorted(owners.items()):
             yield _Place(folder, int(step[1]) if step else 0, owner, tuple(phases))
@@ -145,13 +145,13 @@ class _Builder:
         forward: dict[str, int],
         frames: tuple[str, ...],
     ) -> Call:
-        found = _KEY.fullmatch(key)
+        parts = _KEY.fullmatch(key)
         is_forward = phase == "forward"
         call = self.rows.add_call(
             step=step,
             level="api",
             phase=phase,
-            op=f"{found[1]}.{found[2]}" if found else key,
+            op=f"{parts[1]}.{parts[2]}" if parts else key,
             name=f"{key}.{phase}",
             forward_index=None if is_forward else forward.get(key),
             stack=self.rows.add_stack(frames) if is_forward else None,
@@ -180,12 +180,12 @@ class _Builder:
 
 def _real_data(folder: Path, root: Path) -> dict[str, str]:
     """Names of kept values beside a json -> their places below root."""
-    found: dict[str, str] = {}
+    kept_files: dict[str, str] = {}
     for name in folder_names(folder):
         if "_real_data" in name:
             prefix = os.path.relpath(folder / name, root)
-            found |= {file: f"{prefix}/{file}" for file in file_names(folder / name)}
-    return found
+            kept_files |= {file: f"{prefix}/{file}" for file in file_names(folder / name)}
+    return kept_files
 
 
 def _named(value: Any) -> Any:

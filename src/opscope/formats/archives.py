@@ -181,14 +181,14 @@ def _sizes(value: Any) -> tuple[int, ...] | None:
 
 def read_safetensors(path: Path, name: str, *, true: DType | None = None) -> Array:
     """One tensor of a safetensors file, mapped."""
-    found = safetensors_index(path).get(name)
-    if found is None:
+    entry = safetensors_index(path).get(name)
+    if entry is None:
         raise MissingValueError(f"{path}: has no tensor {name!r}")
-    dtype = found.dtype.to_numpy()
-    if found.nbytes == 0:
-        return in_shape(np.zeros(0, dtype), found.shape, path)
-    values = np.memmap(path, dtype, "r", found.start, (math.prod(found.shape),))
-    return as_true_type(values.reshape(found.shape), true, path)
+    dtype = entry.dtype.to_numpy()
+    if entry.nbytes == 0:
+        return in_shape(np.zeros(0, dtype), entry.shape, path)
+    values = np.memmap(path, dtype, "r", entry.start, (math.prod(entry.shape),))
+    return as_true_type(values.reshape(entry.shape), true, path)
 
 
 def keys_of(path: Path) -> Iterator[str]:

@@ -301,17 +301,17 @@ class _Builder:
 def natural(name: str) -> list[tuple[int, str]]:
     """A key that sorts names as people number them: layer2 before layer10."""
     return [
-        (int(part), "") if place % 2 else (0, part)
-        for place, part in enumerate(_DIGITS.split(name))
+        (int(part), "") if number % 2 else (0, part)
+        for number, part in enumerate(_DIGITS.split(name))
     ]
 
 
 def _number(folder: str, pattern: re.Pattern[str]) -> int:
     return next(
         (
-            int(found[1])
+            int(digits[1])
             for part in reversed(folder.split("/"))
-            if (found := pattern.fullmatch(part))
+            if (digits := pattern.fullmatch(part))
         ),
         0,
     )

@@ -73,7 +73,7 @@ def json_value(text: str, *, table: Callable[[list[tuple[str, Any]]], Any] | Non
     table makes an object of its pairs. Raises ValueError and RecursionError as json.loads does.
     """
     if "\\ud" in text or "\\uD" in text:
-        text = _ESCAPE.sub(lambda found: f"\\\\{found[1]}" if found[1] else found[0], text)
+        text = _ESCAPE.sub(lambda escape: f"\\\\{escape[1]}" if escape[1] else escape[0], text)
     return json.loads(text, parse_int=_integer, object_pairs_hook=table)
 
 

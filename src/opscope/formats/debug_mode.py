@@ -138,17 +138,17 @@ class _Builder(RunBuilder):
                 self._call(indent, call, level)
 
     def _comment(self, text: str) -> None:
-        if (found := _STACK.match(text)) is not None:
-            line = f"{found[1]}:{found[2]}"
-            self._source = line, self.add_stack((f"{line} in {found[3]}",))
+        if (frame := _STACK.match(text)) is not None:
+            line = f"{frame[1]}:{frame[2]}"
+            self._source = line, self.add_stack((f"{line} in {frame[3]}",))
         elif (
             text.startswith("# post-kernel hashes: ")
             and self.calls
             and self.calls[-1].op.startswith("triton::")
         ):
-            place = (self.process.process, self.index - 1)
+            kernel = (self.process.process, self.index - 1)
             latest = takewhile(
-                lambda pair: (pair[0].process, pair[0].index) == place, reversed(self._rows)
+                lambda pair: (pair[0].process, pair[0].index) == kernel, reversed(self._rows)
             )
             read = {row.slot: row for row, _ in latest}
             for name, norm in read_keyed(text.partition(": ")[2]).items():

@@ -81,12 +81,12 @@ def read_keyed(text: str) -> dict[str, Any]:
     """{name: number, …} with bare names, as the hashes of Triton kernels are printed; empty for
     anything else.
     """
-    found = {}
+    numbers = {}
     for part in text.strip().removeprefix("{").removesuffix("}").split(", "):
         name, _, value = part.partition(": ")
         if _NUMBER.fullmatch(value):
-            found[name] = _number(value)
-    return found
+            numbers[name] = _number(value)
+    return numbers
 
 
 class _NoValueError(ValueError):
@@ -138,26 +138,26 @@ class _Reader:
 
     def _items(self, closing: str, depth: int) -> list[Any]:
         self.at += 1
-        found: list[Any] = []
+        items: list[Any] = []
         while not self.take(closing):
-            if found and not self.take(", "):
+            if items and not self.take(", "):
                 if self.take("," + closing):
                     break
                 raise _NoValueError
-            found.append(self.value(depth + 1))
-        return found
+            items.append(self.value(depth + 1))
+        return items
 
     def _pairs(self, depth: int) -> dict[str, Any]:
         self.at += 1
-        found: dict[str, Any] = {}
+        pairs: dict[str, Any] = {}
         while not self.take("}"):
-            if found and not self.take(", "):
+            if pairs and not self.take(", "):
                 raise _NoValueError
             key = self.value(depth + 1)
             if not self.take(": "):
                 raise _NoValueError
-            found[str(key)] = self.value(depth + 1)
-        return found
+            pairs[str(key)] = self.value(depth + 1)
+        return pairs
 
     def _quoted(self, quote: str) -> Any:
         end = self.at + 1
@@ -205,14 +205,14 @@ def _number(word: str) -> int | float:
     )
 
 
-def _tensor(found: re.Match[str]) -> TensorText:
-    sizes = [part for part in found[4].split(", ") if part]
+def _tensor(text: re.Match[str]) -> TensorText:
+    sizes = [part for part in text[4].split(", ") if part]
     shape = (
         tuple(int(size) for size in sizes)
         if all(size.isdigit() and len(size) < 19 for size in sizes)
         else None
     )
-    return TensorText(found[1], int(found[2]) if found[2] else None, dtype_name(found[3]), shape)
+    return TensorText(text[1], int(text[2]) if text[2] else None, dtype_name(text[3]), shape)
 
 
 def dtype_name(short: str) -> str:

@@ -52,38 +52,38 @@ def proven(
     own sign.
     """
     top, bottom, average, length = number(largest), number(smallest), number(mean), number(norm)
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for value, column in ((top, "max"), (bottom, "min")):
         if value is None:
             continue
         if math.isfinite(value):
-            found[column] = value
+            columns[column] = value
         else:
-            found["nan" if math.isnan(value) else "pos_inf" if value > 0 else "neg_inf"] = 1
+            columns["nan" if math.isnan(value) else "pos_inf" if value > 0 else "neg_inf"] = 1
     integer = dtype.startswith(_INTEGERS)
-    if not {"max", "min"} <= found.keys() or "nan" in found:
-        if "nan" in found:
-            found.pop("max", None)
-            found.pop("min", None)
+    if not {"max", "min"} <= columns.keys() or "nan" in columns:
+        if "nan" in columns:
+            columns.pop("max", None)
+            columns.pop("min", None)
         elif torch and top is not None and bottom is not None:
             # a NaN would be both, an infinity the extreme of its sign
-            found["nan"] = 0
-            found |= {"pos_inf": 0} if top < math.inf else {}
-            found |= {"neg_inf": 0} if bottom > -math.inf else {}
-        return found
+            columns["nan"] = 0
+            columns |= {"pos_inf": 0} if top < math.inf else {}
+            columns |= {"neg_inf": 0} if bottom > -math.inf else {}
+        return columns
     if torch or integer or (length is not None and math.isfinite(length)):
-        found |= {"nan": 0, "pos_inf": 0, "neg_inf": 0}
+        columns |= {"nan": 0, "pos_inf": 0, "neg_inf": 0}
     if average is not None and math.isfinite(average):
-        found["mean"] = average
+        columns["mean"] = average
     if length is not None and math.isfinite(length):
-        found["l2norm"] = length
+        columns["l2norm"] = length
     if integer and dtype != "bool":
-        found |= {
+        columns |= {
             name: value
             for name, value in (("max_int", _exact(largest)), ("min_int", _exact(smallest)))
             if value is not None
         }
-    return found
+    return columns
 
 
 def _exact(value: Any) -> int | None:

@@ -218,5 +218,5 @@ def _kind(dtype: np.dtype[Any]) -> DType:
 def _statistics(values: Array) -> dict[str, Any]:
     from opscope.kernels import statistics
 
-    found = statistics(values)
-    return {name: getattr(found, name) for name in (*STATISTICS, "digest")}
+    measured = statistics(values)
+    return {name: getattr(measured, name) for name in (*STATISTICS, "digest")}

@@ -44,8 +44,8 @@ def _head(path: Path) -> bytes:
 
 def rank_of(path: Path, default: int) -> int:
     """The rank that a file's name says."""
-    found = _RANK.search(path.stem)
-    return int(found[1]) if found else default
+    digits = _RANK.search(path.stem)
+    return int(digits[1]) if digits else default
 
 
 class LogReader(Protocol):

@@ -111,7 +111,7 @@ def parse_manifest(data: bytes, path: str | Path) -> Contents:
     a first line.
     """
     decoder = msgspec.json.Decoder(Line)
-    found: dict[str, list[Any]] = {
+    rows: dict[str, list[Any]] = {
         name: [] for name in ("process", "call", "stack", "judgement", "tensor")
     }
     head: Head | None = None
@@ -122,7 +122,7 @@ def parse_manifest(data: bytes, path: str | Path) -> Contents:
             line = _decoded(decoder, raw, f"{path} at byte {at}", problems)
             if line is not None and line.opscope is not None and head is None:
                 head = line.opscope
-            for name, items in found.items():
+            for name, items in rows.items():
                 value = getattr(line, name, None)
                 if value is not None:
                     items.append(value)
@@ -143,7 +143,7 @@ def parse_manifest(data: bytes, path: str | Path) -> Contents:
     return Contents(
         info=head.info,
         problems=tuple(problems),
-        **{names[name]: tuple(items) for name, items in found.items()},
+        **{names[name]: tuple(items) for name, items in rows.items()},
     )
 
 

@@ -77,15 +77,15 @@ def parse_npy_header(head: bytes, path: str | Path) -> NpyHeader:
             f"cut short inside the .npy header ({len(head)} of {start + length} bytes)",
             offset=len(head),
         )
-    found = _PLAIN.match(text)
-    if found is None:
+    fields = _PLAIN.match(text)
+    if fields is None:
         raise FormatError(
             path,
             "an .npy header this reader does not accept (records and objects are not tensors)",
             offset=start,
         )
-    descr = found[1].decode("ascii", "replace")
-    return _checked(descr, found[2] == b"True", _shape(found[3], path), start + length, path)
+    descr = fields[1].decode("ascii", "replace")
+    return _checked(descr, fields[2] == b"True", _shape(fields[3], path), start + length, path)
 
 
 def _shape(text: bytes, path: str | Path) -> tuple[int, ...]:

@@ -172,15 +172,15 @@ def _count(printed: dict[str, int], line: str) -> None:
 
 
 def _columns(seen: _Seen) -> dict[str, Any]:
-    found: dict[str, Any] = {
+    columns: dict[str, Any] = {
         "shape": seen.shape,
         **(_told(seen.statistics) if seen.statistics else {}),
     }
     if seen.shape is not None:
-        found["size"] = math.prod(seen.shape)
-        if seen.printed is not None and seen.printed["all"] == found["size"]:
-            found |= {name: count for name, count in seen.printed.items() if name != "all"}
-    return found
+        columns["size"] = math.prod(seen.shape)
+        if seen.printed is not None and seen.printed["all"] == columns["size"]:
+            columns |= {name: count for name, count in seen.printed.items() if name != "all"}
+    return columns
 
 
 def _told(statistics: dict[str, str]) -> dict[str, Any]:
@@ -189,29 +189,29 @@ def _told(statistics: dict[str, str]) -> dict[str, Any]:
     """
     smallest, largest = number(statistics.get("Min")), number(statistics.get("Max"))
     infinite, nan = int(statistics.get("Inf", 0)), int(statistics.get("NaN", 0))
-    found: dict[str, Any] = {"nan": nan}
+    columns: dict[str, Any] = {"nan": nan}
     if infinite == 0:
-        found |= {"pos_inf": 0, "neg_inf": 0}
+        columns |= {"pos_inf": 0, "neg_inf": 0}
     elif (
         largest == math.inf
         and smallest != -math.inf
         and smallest is not None
         and not math.isnan(smallest)
     ):
-        found |= {"pos_inf": infinite, "neg_inf": 0}
+        columns |= {"pos_inf": infinite, "neg_inf": 0}
     elif (
         smallest == -math.inf
         and largest != math.inf
         and largest is not None
         and not math.isnan(largest)
     ):
-        found |= {"pos_inf": 0, "neg_inf": infinite}
+        columns |= {"pos_inf": 0, "neg_inf": infinite}
     else:
-        found |= {
+        columns |= {
             "pos_inf": 1 if largest == math.inf else None,
             "neg_inf": 1 if smallest == -math.inf else None,
         }
     for name, value in (("min", smallest), ("max", largest)):
         if value is not None and math.isfinite(value):
-            found[name] = value
-    return found
+            columns[name] = value
+    return columns

@@ -139,8 +139,8 @@ class ParquetTable:
         query = f"SELECT {columns} FROM read_parquet(?, {_OPTIONS}){where}{order}"  # noqa: S608 - fixed text
         try:
             connection = database()  # held until the stream holds it
-            found = connection.sql(query, params=[list(self._files), *parameters])
-            return found.__arrow_c_stream__(requested_schema)
+            relation = connection.sql(query, params=[list(self._files), *parameters])
+            return relation.__arrow_c_stream__(requested_schema)
         except duckdb.Error as error:
             raise FormatError(
                 Path(self._files[0]).parent,
@@ -165,15 +165,15 @@ def _files(path: Path, table: str) -> list[str]:
     if table not in PARTS:
         single = path / f"{table}.parquet"
         return [str(single)] if single.is_file() else []
-    found: list[str] = []
+    paths: list[str] = []
     for rank in filter(_PART.fullmatch, folder_names(path / table)):
         for step in filter(_PART.fullmatch, folder_names(path / table / rank)):
             folder = path / table / rank / step
             names = filter(_FILE.fullmatch, file_names(folder))
-            found.extend(str(folder / name) for name in names)
-            if len(found) > _MOST_FILES:
+            paths.extend(str(folder / name) for name in names)
+            if len(paths) > _MOST_FILES:
                 raise FormatError(path, f"holds more than {_MOST_FILES} files of {table}")
-    return found
+    return paths
 
 
 FORMAT = Format("parquet", detect, ParquetRun)

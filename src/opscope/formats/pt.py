@@ -135,10 +135,10 @@ class PtFile:
         if last >= count:
             raise FormatError(self.path, f"a tensor reaches element {last} of a storage of {count}")
         steps = tuple(step * numpy.itemsize for step in saved.stride)
-        found: Array = np.ndarray(
+        values: Array = np.ndarray(
             saved.shape, numpy, self._data, begin + saved.offset * numpy.itemsize, steps
         )
-        return found.byteswap() if self._big else found
+        return values.byteswap() if self._big else values
 
     def _storage(self, storage: Storage) -> tuple[int, int]:
         """Where the bytes of a storage begin and how many they are."""
@@ -199,9 +199,9 @@ def read_pt(path: str | Path) -> Array:
     file = PtFile(path)
     if isinstance(file.tree, SavedTensor):
         return file.values(file.tree)
-    found = [saved for _, saved in zip(range(2), file.tensors(), strict=False)]
-    if len(found) != 1:
+    first_two = [saved for _, saved in zip(range(2), file.tensors(), strict=False)]
+    if len(first_two) != 1:
         raise FormatError(
-            path, f"holds {'several' if found else 'no'} tensors where one was expected"
+            path, f"holds {'several' if first_two else 'no'} tensors where one was expected"
         )
-    return file.values(found[0][1])
+    return file.values(first_two[0][1])

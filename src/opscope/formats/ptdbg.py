@@ -127,10 +127,10 @@ def _take(
             _frame(frame) for frame in frames if isinstance(frame, list) and len(frame) >= 3
         )
         return
-    found = _NAME.fullmatch(value[0])
-    if found is None or len(value) < 5:
+    parts = _NAME.fullmatch(value[0])
+    if parts is None or len(value) < 5:
         raise FormatError(path, f"{value[0][:60]!r} is not the name of a tensor of an API")
-    lines.append(_line(found, value))
+    lines.append(_line(parts, value))
 
 
 def _frame(frame: list[Any]) -> str:
@@ -138,15 +138,15 @@ def _frame(frame: list[Any]) -> str:
     return f"{path}:{line} in {function}"
 
 
-def _line(found: re.Match[str], value: list[Any]) -> Line:
+def _line(parts: re.Match[str], value: list[Any]) -> Line:
     said = value[3] if isinstance(value[3], str) else ""
     known = find_dtype(said)
     statistics = value[5] if len(value) > 5 and isinstance(value[5], list) else []
-    slot = (found["slot"] or "0").rstrip(".")
+    slot = (parts["slot"] or "0").rstrip(".")
     if said.startswith("<class"):
         return Line(
-            found["call"],
-            found["io"],
+            parts["call"],
+            parts["io"],
             slot,
             {},
             statistics[0] if statistics else None,
@@ -162,7 +162,7 @@ def _line(found: re.Match[str], value: list[Any]) -> Line:
     columns = proven(dtype, *[*statistics, None, None, None, None][:4], torch=True)
     if shape is not None:
         columns["size"] = math.prod(shape)
-    return Line(found["call"], found["io"], slot, {"dtype": dtype, "shape": shape} | columns)
+    return Line(parts["call"], parts["io"], slot, {"dtype": dtype, "shape": shape} | columns)
 
 
 def detect(path: Path) -> bool:
@@ -201,8 +201,12 @@ def _pickles(root: Path) -> Iterator[Path]:
 
 def _place(path: Path) -> _Place:
     parts = (path if path.is_absolute() else path.resolve()).parts[-6:-1]
-    step = next((int(found[1]) for part in reversed(parts) if (found := _STEP.fullmatch(part))), 0)
-    rank = next((int(found[1]) for part in reversed(parts) if (found := _RANK.fullmatch(part))), 0)
+    step = next(
+        (int(digits[1]) for part in reversed(parts) if (digits := _STEP.fullmatch(part))), 0
+    )
+    rank = next(
+        (int(digits[1]) for part in reversed(parts) if (digits := _RANK.fullmatch(part))), 0
+    )
     return _Place(path, path.with_suffix(""), step, rank)
 
 
@@ -278,8 +282,8 @@ class _Builder:
         stacks: dict[str, tuple[str, ...]],
         step: int,
     ) -> Call:
-        found = _CALL.fullmatch(name)
-        prefix, api = (found["prefix"], found["api"]) if found else (None, name)
+        parts = _CALL.fullmatch(name)
+        prefix, api = (parts["prefix"], parts["api"]) if parts else (None, name)
         backward = name.endswith("backward")
         forward = name[: -len("backward")] + "forward" if backward else None
         frames = stacks.get(name, ())
@@ -348,5 +352,5 @@ def _at(items: list[Any], position: int) -> list[Any]:
     items.extend([None] * (position + 1 - len(items)))
     if not isinstance(items[position], list):
         items[position] = []
-    found: list[Any] = items[position]
-    return found
+    nested: list[Any] = items[position]
+    return nested

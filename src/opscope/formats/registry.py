@@ -97,12 +97,12 @@ def formats(builtin: Iterable[str] = BUILTIN) -> Iterator[Format | Unavailable]:
 
 def _load(name: str, module: str, attribute: str) -> Format | Unavailable:
     try:
-        found = getattr(import_module(module), attribute)
+        format_ = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         return Unavailable(name, str(error))
-    if not isinstance(found, Format):
+    if not isinstance(format_, Format):
         return Unavailable(name, f"{module}:{attribute} is not a Format")
-    return found
+    return format_
 
 
 def open_run(path: Run | str | os.PathLike[str], *, builtin: Iterable[str] = BUILTIN) -> Run:
@@ -114,8 +114,8 @@ def open_run(path: Run | str | os.PathLike[str], *, builtin: Iterable[str] = BUI
         return path
     if is_url(os.fspath(path)):
         return _open_remote(os.fspath(path), builtin)
-    found = find_format(path, builtin=builtin)
-    return found.open(Path(path))
+    format_ = find_format(path, builtin=builtin)
+    return format_.open(Path(path))
 
 
 def _open_remote(url: str, builtin: Iterable[str]) -> Run:
@@ -140,34 +140,34 @@ def find_format(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTI
     it; UnavailableError when a format that could not be loaded might have
     known it.
     """
-    place = Path(path)
-    if not place.exists():
-        raise FormatError(place, "no such file or directory")
+    root = Path(path)
+    if not root.exists():
+        raise FormatError(root, "no such file or directory")
     missing = []
     for found in formats(builtin):
         if isinstance(found, Unavailable):
             missing.append(found)
-        elif found.detect(place):
-            _check_links(place)
+        elif found.detect(root):
+            _check_links(root)
             return found
-    reason = f"no known dump or run: {describe(place)}"
+    reason = f"no known dump or run: {describe(root)}"
     if missing:
         raise UnavailableError(
-            f"{place}: {reason}; not tried: "
+            f"{root}: {reason}; not tried: "
             + ", ".join(f"{lost.name} ({lost.reason})" for lost in missing)
         )
-    raise FormatError(place, reason)
+    raise FormatError(root, reason)
 
 
-def _check_links(place: Path) -> None:
+def _check_links(root: Path) -> None:
     """FormatError where a link in a folder leads out of it: what a dump from somebody else names is
     not read in its place.
     """
-    link = link_out(place) if place.is_dir() else None
+    link = link_out(root) if root.is_dir() else None
     if link is not None:
         raise FormatError(
             link,
-            f"a link that leads out of {place}, which is not followed; cp -rL makes a copy "
+            f"a link that leads out of {root}, which is not followed; cp -rL makes a copy "
             "with what links name",
         )
 

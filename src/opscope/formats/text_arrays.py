@@ -53,8 +53,8 @@ def write_csv(path: Path, values: Array) -> None:
             rows = zip(itertools.islice(places, len(part)), part, strict=True)
             stream.write(
                 "".join(
-                    "".join(f"{i}," for i in place) + f"{_printed(value)}\n"
-                    for place, value in rows
+                    "".join(f"{i}," for i in index) + f"{_printed(value)}\n"
+                    for index, value in rows
                 )
             )
 

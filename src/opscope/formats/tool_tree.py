@@ -180,7 +180,7 @@ def _digests_in_order(view: _View) -> dict[tuple[int, int], dict[tuple[str, str]
     """md5 of every tensor with statistics, by (rank, step), then by name of the call and side, in
     the order of its rows.
     """
-    found: dict[tuple[int, int], dict[tuple[str, str], list[str]]] = defaultdict(
+    digests: dict[tuple[int, int], dict[tuple[str, str], list[str]]] = defaultdict(
         lambda: defaultdict(list)
     )
     if not view.digests:
@@ -189,8 +189,8 @@ def _digests_in_order(view: _View) -> dict[tuple[int, int], dict[tuple[str, str]
         for row in tensors_of(view.run, call):
             if row.size is not None and row.shape is not None:
                 digest = view.digests.get((row.process, row.index, row.io, row.slot), "")
-                found[call.rank, call.step][call.name, row.io].append(digest)
-    return found
+                digests[call.rank, call.step][call.name, row.io].append(digest)
+    return digests
 
 
 def _choose_columns(
@@ -199,7 +199,7 @@ def _choose_columns(
     """Rewrite a statistic.csv with these statistics only."""
     with table.open(encoding="utf-8", newline="") as stream:
         header, *rows = csv.reader(stream)
-    place = {COLUMNS[name]: header.index(name) for name in header if name in COLUMNS}
+    position = {COLUMNS[name]: header.index(name) for name in header if name in COLUMNS}
     chosen = [name for name, statistic in COLUMNS.items() if statistic in wanted]
     left = {key: list(values) for key, values in digests.items()}
     with table.open("w", encoding="utf-8", newline="") as stream:
@@ -209,7 +209,8 @@ def _choose_columns(
             waiting = left.get((row[1], row[5]), [])
             digest = waiting.pop(0) if waiting else ""
             statistics = [
-                digest if COLUMNS[name] == "md5" else row[place[COLUMNS[name]]] for name in chosen
+                digest if COLUMNS[name] == "md5" else row[position[COLUMNS[name]]]
+                for name in chosen
             ]
             writer.writerow(row[:FIXED] + statistics)
 
@@ -236,16 +237,16 @@ def _make_asynchronous(out: Path, calls: Iterable[Call], export: Export) -> None
                 for call in overflowed
                 if str(call.rank) == device and str(call.step) == iteration.name
             ]
-            for place, call in enumerate(mine):
-                _write_overflow(iteration, call, place)
+            for number, call in enumerate(mine):
+                _write_overflow(iteration, call, number)
 
 
-def _write_overflow(folder: Path, call: Call, place: int) -> None:
+def _write_overflow(folder: Path, call: Call, number: int) -> None:
     task, stream = call.task or 0, call.stream or 0
     record = opdebug.decode(
         opdebug.encode(task=task, stream=stream, status=call.status or 0), folder
     )
-    name = f"Opdebug.Node_OpDebug.{task}.{stream}.{1_600_000_000_000_000 + place}.output.0.json"
+    name = f"Opdebug.Node_OpDebug.{task}.{stream}.{1_600_000_000_000_000 + number}.output.0.json"
     (folder / name).write_text(json.dumps(record.document, indent=4), encoding="utf-8")
 
 

@@ -39,7 +39,7 @@ def members_of(data: Data) -> dict[str, Member]:
     are no whole zip.
     """
     start, stop = _directory(data)
-    found: dict[str, Member] = {}
+    members: dict[str, Member] = {}
     while start < stop:
         if start + _ENTRY.size > stop:
             raise ValueError("its directory is cut short")
@@ -53,11 +53,11 @@ def members_of(data: Data) -> dict[str, Member]:
         packed, size, header = entry[8], entry[9], entry[16]
         if _IN_64 in (packed, size, header):
             packed, size, header = _long(data[extra_at:end], (packed, size, header))
-        if len(found) >= MOST:
+        if len(members) >= MOST:
             raise ValueError(f"more than {MOST} members")
         plain = entry[4] == 0 and not entry[3] & 1 and packed == size
-        found[data[name_at:extra_at].decode("utf-8", "replace")] = Member(header, size, plain)
-    return found
+        members[data[name_at:extra_at].decode("utf-8", "replace")] = Member(header, size, plain)
+    return members
 
 
 def _directory(data: Data) -> tuple[int, int]:

@@ -14,11 +14,11 @@ from opscope.run.schema import Tensor
 def measured(row: Tensor, array: Array) -> Tensor:
     """The row with the statistics of its elements; as it is where they have none (text)."""
     try:
-        found = msgspec.structs.asdict(statistics(array))
+        known = msgspec.structs.asdict(statistics(array))
     except TypeError:
         return row
     return msgspec.structs.replace(
-        row, **{name: value for name, value in found.items() if name in Tensor.__struct_fields__}
+        row, **{name: value for name, value in known.items() if name in Tensor.__struct_fields__}
     )
 
 

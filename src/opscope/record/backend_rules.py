@@ -33,7 +33,7 @@ class BackendRule(msgspec.Struct, frozen=True):
         """The nodes by their places, None for all."""
         if self.spans is None:
             return None
-        return frozenset(place for first, last in self.spans for place in range(first, last + 1))
+        return frozenset(node for first, last in self.spans for node in range(first, last + 1))
 
 
 def parse_backend_rules(text: str) -> tuple[BackendRule, ...]:
@@ -47,14 +47,14 @@ def parse_backend_rules(text: str) -> tuple[BackendRule, ...]:
 
 
 def _rule(text: str) -> BackendRule:
-    found = WRITTEN.fullmatch(text)
-    if found is None:
+    parts = WRITTEN.fullmatch(text)
+    if parts is None:
         raise UsageError(
             f"--backend {text.strip()!r}: write GRAPH=BACKEND or GRAPH/NODES=BACKEND, such as "
             "'graph_0_0=eager' or 'graph_0_0/3-5,8=eager'"
         )
-    spans = None if found[2] is None else tuple(_span(part, text) for part in found[2].split(","))
-    return BackendRule(found[1], found[3], spans)
+    spans = None if parts[2] is None else tuple(_span(part, text) for part in parts[2].split(","))
+    return BackendRule(parts[1], parts[3], spans)
 
 
 def _span(part: str, text: str) -> tuple[int, int]:

@@ -100,8 +100,8 @@ class Chosen:
         """
         depth, chosen = -1, False
         for reference, enabled in self._modules.values():
-            found = reference()
-            path = None if found is None else path_of(found)
+            module_object = reference()
+            path = None if module_object is None else path_of(module_object)
             if (
                 path is not None
                 and len(path) > depth
@@ -121,11 +121,11 @@ def path_from_the_root(cell: object) -> str:
     none does.
     """
     names: list[str] = []
-    found = _holder(cell)
-    while found is not None and len(names) < 100:
-        outer, name = found
+    held = _holder(cell)
+    while held is not None and len(names) < 100:
+        outer, name = held
         names.append(name)
-        found = _holder(outer)
+        held = _holder(outer)
     return ".".join(reversed(names))
 
 
@@ -146,9 +146,9 @@ def _holder(cell: object) -> tuple[object, str] | None:
             if inside is cells:
                 outer = next(
                     (
-                        found
-                        for found in gc.get_referrers(owner)
-                        if getattr(found, "_cells", None) is cells
+                        cell_object
+                        for cell_object in gc.get_referrers(owner)
+                        if getattr(cell_object, "_cells", None) is cells
                     ),
                     None,
                 )

@@ -364,15 +364,15 @@ def split_command(
     takes_value = {flag for flag, option in _BY_FLAG.items() if option.takes is not None} | set(
         more
     )
-    place = 0
-    while place < len(arguments):
-        word = arguments[place]
+    at = 0
+    while at < len(arguments):
+        word = arguments[at]
         if word == "--":
-            return list(arguments[:place]), list(arguments[place + 1 :])
+            return list(arguments[:at]), list(arguments[at + 1 :])
         if not word.startswith("-"):
             break
-        place += 2 if word in takes_value else 1
-    return list(arguments[:place]), list(arguments[place:])
+        at += 2 if word in takes_value else 1
+    return list(arguments[:at]), list(arguments[at:])
 
 
 def read_file(path: Path) -> Words:
@@ -495,8 +495,8 @@ def _unknown(flag: str) -> Option:
 def _near(word: str, known: list[str]) -> str:
     from difflib import get_close_matches
 
-    found = get_close_matches(word, known, n=1)
-    return f"; did you mean {found[0]}?" if found else ""
+    similar = get_close_matches(word, known, n=1)
+    return f"; did you mean {similar[0]}?" if similar else ""
 
 
 def _check_choice(option: Option, value: object) -> None:

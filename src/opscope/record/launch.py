@@ -222,8 +222,8 @@ def packages(command: Sequence[str]) -> dict[str, str]:
     """Versions of what matters to numbers; empty when the command uses another interpreter's
     packages than this one.
     """
-    found = shutil.which(command[0])
-    if found is None or Path(found).parent != Path(sys.executable).parent:
+    program = shutil.which(command[0])
+    if program is None or Path(program).parent != Path(sys.executable).parent:
         return {}
     from importlib.metadata import PackageNotFoundError, version
 
@@ -324,11 +324,11 @@ def _idle(directory: Path) -> float:
 
 def read_notes(run: Path) -> tuple[str, ...]:
     """What processes that could not record said about it, each once."""
-    found: dict[str, None] = {}
+    lines: dict[str, None] = {}
     for path in sorted(run.glob("note-*.txt")):
         with path.open("r", encoding="utf-8", errors="replace") as file:
-            found.update(dict.fromkeys(file.read(_MAX_NOTE).splitlines()))
-    return tuple(line.removeprefix("opscope: ") for line in found)
+            lines.update(dict.fromkeys(file.read(_MAX_NOTE).splitlines()))
+    return tuple(line.removeprefix("opscope: ") for line in lines)
 
 
 def why_nothing(command: Sequence[str], *, started: bool, notes: Sequence[str]) -> str:
@@ -356,12 +356,12 @@ def isolating_flag(command: Sequence[str]) -> str | None:
     """The option of a Python interpreter in this command that keeps sitecustomize from being
     imported: -I, -E or -S.
     """
-    for place, word in enumerate(command):
+    for number, word in enumerate(command):
         if not re.fullmatch(r"(python|pypy)[0-9.]*", Path(word).name):
             continue
-        for option in command[place + 1 :]:
+        for option in command[number + 1 :]:
             if not re.fullmatch(r"-[A-Za-z]+", option) or option in ("-c", "-m"):
                 break
-            if found := re.search(r"[IES]", option):
-                return f"-{found[0]}"
+            if letter := re.search(r"[IES]", option):
+                return f"-{letter[0]}"
     return None

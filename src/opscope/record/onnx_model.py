@@ -95,8 +95,8 @@ class _Rows:
             calls.append(self._call(node, step, stack, parent))
             for io, names in (("input", node.inputs), ("output", node.outputs)):
                 tensors += [
-                    msgspec.structs.replace(states[name], index=self._index, io=io, slot=str(place))
-                    for place, name in enumerate(names)
+                    msgspec.structs.replace(states[name], index=self._index, io=io, slot=str(slot))
+                    for slot, name in enumerate(names)
                     if name in states
                 ]
             self._index += 1
@@ -127,8 +127,8 @@ def _place(frame: str) -> str:
     return frame.rpartition(" in ")[0]
 
 
-def _is_users(place: str) -> bool:
-    return is_user(place.rpartition(":")[0])
+def _is_users(line: str) -> bool:
+    return is_user(line.rpartition(":")[0])
 
 
 def nodes_of(graph: Any, given: Sequence[str]) -> Iterator[Node]:
@@ -136,7 +136,7 @@ def nodes_of(graph: Any, given: Sequence[str]) -> Iterator[Node]:
     is one of execution.
     """
     name = graph.name or "graph"
-    args = [{"tensor": str(place)} for place in range(len(given))]
+    args = [{"tensor": str(slot)} for slot in range(len(given))]
     yield Node(
         op=name,
         name=name,
@@ -182,7 +182,7 @@ def _arguments(node: Any) -> str:
         for each in node.attribute
         if each.type in plain
     }
-    args = [{"tensor": str(place)} if name else None for place, name in enumerate(node.input)]
+    args = [{"tensor": str(slot)} if name else None for slot, name in enumerate(node.input)]
     text = msgspec.json.encode({"args": args, "kwargs": named}).decode()
     return (
         text if len(text) <= SHOWN else msgspec.json.encode({"args": args, "kwargs": {}}).decode()

@@ -308,8 +308,8 @@ class Session:
     def keep_value(
         self, memory: memoryview, *, dtype: str, shape: tuple[int, ...], seal: bool
     ) -> tuple[str, str] | None:
-        found = self.writer.keep_value(memory, dtype=dtype, shape=shape, seal=seal)
-        return (found.shard, found.key) if found is not None else None
+        reference = self.writer.keep_value(memory, dtype=dtype, shape=shape, seal=seal)
+        return (reference.shard, reference.key) if reference is not None else None
 
     # -- inner -------------------------------------------------------------------------------------
 

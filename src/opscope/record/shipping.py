@@ -93,7 +93,7 @@ class Shipper:
 
     def _files(self) -> Iterator[tuple[str, Path]]:
         """What is there to ship: run.json last, so that a reader finds what it speaks of."""
-        found = [
+        files = [
             (path.relative_to(self._run).as_posix(), path)
             for path in self._run.rglob("*")
             if not path.name.startswith(".")
@@ -101,7 +101,7 @@ class Shipper:
             and path.is_file()
             and not path.is_symlink()
         ]
-        yield from sorted(found, key=lambda one: (one[0] == "run.json", one[0]))
+        yield from sorted(files, key=lambda one: (one[0] == "run.json", one[0]))
 
     def _send(self, name: str, path: Path, last: bool) -> None:  # noqa: FBT001 - of a step alone
         if path.suffix in _GROWS and path.name not in _REWRITTEN:

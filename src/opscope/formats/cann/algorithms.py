@@ -79,8 +79,8 @@ def _distribution(values: Values) -> Values:
 
 def _divergence(m: Values, g: Values) -> Answer:
     p, q = _distribution(m), _distribution(g)
-    found = float(np.sum(p * np.log(p / q)))
-    return _number(0.0 if abs(found) < EPS else found)
+    divergence = float(np.sum(p * np.log(p / q)))
+    return _number(0.0 if abs(divergence) < EPS else divergence)
 
 
 def _deviations(m: Values, g: Values) -> Answer:
@@ -129,7 +129,7 @@ def chosen(text: str | None) -> tuple[int, ...]:
     """
     if text is None or text.strip().lower() in ("", "all"):
         return tuple(range(len(ALGORITHMS)))
-    found: list[int] = []
+    numbers: list[int] = []
     for word in (part.strip() for part in text.replace(";", ",").split(",") if part.strip()):
         number = (
             int(word)
@@ -143,9 +143,9 @@ def chosen(text: str | None) -> tuple[int, ...]:
                 f"{word}: no such algorithm; there are 0 to {len(ALGORITHMS) - 1} and "
                 f"{', '.join(NAMES)}"
             )
-        if number not in found:
-            found.append(number)
-    return tuple(sorted(found))
+        if number not in numbers:
+            numbers.append(number)
+    return tuple(sorted(numbers))
 
 
 def compute(
@@ -170,14 +170,14 @@ def compute(
         if not np.isfinite(wide_m).all() or not np.isfinite(wide_g).all():
             side = "my output" if not np.isfinite(wide_m).all() else "the ground truth"
             return _refused(which, f"{side} holds NaN or infinity")
-        found = []
+        answers = []
         for number in which:
             name, algorithm = ALGORITHMS[number]
             refused = boolean and number not in BOOLEAN
-            found.append(
+            answers.append(
                 Answer(NAN, f"[{name}] not for bool") if refused else algorithm(wide_m, wide_g)
             )
-    return found
+    return answers
 
 
 def _as_float32(values: Values) -> Values:
@@ -188,7 +188,7 @@ def _as_float32(values: Values) -> Values:
 
 
 def _refused(which: tuple[int, ...], reason: str) -> list[Answer]:
-    return [Answer(NAN, reason if place == 0 else "") for place, _ in enumerate(which)]
+    return [Answer(NAN, reason if column == 0 else "") for column, _ in enumerate(which)]
 
 
 def reasons(answers: list[Answer]) -> str:

@@ -53,19 +53,19 @@ def models_in(dump: Path, graphs: Path) -> list[Model]:
             f"{graphs}: no graph as JSON in it; make one with atc --mode=1 --om=MODEL.om "
             "--json=FILE.json",
         )
-    found = list(_matched(dump, named))
-    if not found:
+    models = list(_matched(dump, named))
+    if not models:
         raise RefusedError(
             Code.PATH,
             f"{dump}: none of its models is in {graphs}: {', '.join(sorted(named)[:4])}; it "
             f"is laid out {_LAYOUT}",
         )
-    return found
+    return models
 
 
 def _named(graphs: Path) -> dict[str, Path]:
     """Graphs by the name of their model."""
-    found: dict[str, Path] = {}
+    graph_of: dict[str, Path] = {}
     for name in file_names(graphs):
         if name.endswith(".json"):
             content = load_json(graphs / name)
@@ -75,12 +75,12 @@ def _named(graphs: Path) -> dict[str, Path]:
                     graphs / name,
                     'no list "graph" in it; make it with atc --mode=1 --om=MODEL.om --json=THIS',
                 )
-            found |= {
+            graph_of |= {
                 one["name"]: graphs / name
                 for one in listed
                 if isinstance(one, dict) and isinstance(one.get("name"), str)
             }
-    return found
+    return graph_of
 
 
 def _matched(dump: Path, named: dict[str, Path]) -> Iterator[Model]:

@@ -37,7 +37,9 @@ class Record(msgspec.Struct, frozen=True):
         return {"file": self.source.path, "units": [_told(unit) for unit in self.units]}
 
 
-def list_calls(found: Sequence[Operator], numbers: dict[int, int]) -> tuple[list[Call], Operators]:
+def list_calls(
+    in_order: Sequence[Operator], numbers: dict[int, int]
+) -> tuple[list[Call], Operators]:
     """One call for each operator, in the order given, and which operator each (process, index) is;
     numbers: rank -> process.
     """
@@ -45,7 +47,7 @@ def list_calls(found: Sequence[Operator], numbers: dict[int, int]) -> tuple[list
     operators: Operators = {}
     indices: dict[int, int] = {}
     times: dict[tuple[int, int, str], int] = {}
-    for operator in found:
+    for operator in in_order:
         first, name = operator.sources[0], operator.name
         process = numbers[first.rank]
         key = (process, first.step, name)

@@ -99,8 +99,8 @@ class NumpyGolden:
 
     def find(self, name: str, io: str, index: int, _rank: int) -> Side | None:
         """Values of an output; inputs have none here."""
-        found = self.files.get((sanitised(name), index)) if io == "output" else None
-        return None if found is None else Side(str(found[1]), read_npy(found[1]))
+        entry = self.files.get((sanitised(name), index)) if io == "output" else None
+        return None if entry is None else Side(str(entry[1]), read_npy(entry[1]))
 
 
 class DumpGolden:
@@ -116,10 +116,10 @@ class DumpGolden:
 
     def find(self, name: str, io: str, index: int, rank: int) -> Side | None:
         """Values of an input or output of the operator that is this name's rank-th in time."""
-        found = self.ops.get(sanitised(name), ())
-        if rank >= len(found):
+        runs_of_it = self.ops.get(sanitised(name), ())
+        if rank >= len(runs_of_it):
             return None
-        return read_side(self.root / found[rank].first.path, io, index)
+        return read_side(self.root / runs_of_it[rank].first.path, io, index)
 
 
 Golden = NumpyGolden | DumpGolden
@@ -131,13 +131,13 @@ def golden_in(path: Path) -> Golden:
         raise RefusedError(Code.PATH, f"{path}: no such file or directory")
     if path.is_dir() and any(_NPY.fullmatch(entry.name) for entry in path.iterdir()):
         return NumpyGolden(path)
-    found = DumpGolden(path)
-    if not found.ops:
+    golden = DumpGolden(path)
+    if not golden.ops:
         raise RefusedError(
             Code.NO_DUMP_FILE,
             f"{path}: neither dump files nor .npy files NAME.OUTPUT.TIMESTAMP.npy in it",
         )
-    return found
+    return golden
 
 
 def read_side(path: Path, io: str, index: int) -> Side | None:
@@ -159,10 +159,10 @@ def operators_in(path: Path) -> list[tree.Operator]:
     """Operators of a dump in the order of time. Raises RefusedError where there are none."""
     if not path.exists():
         raise RefusedError(Code.PATH, f"{path}: no such file or directory")
-    found = _in_time(tree.read(path).operators)
-    if not found:
+    operators = _in_time(tree.read(path).operators)
+    if not operators:
         raise RefusedError(Code.NO_DUMP_FILE, f"{path}: no dump file in it")
-    return found
+    return operators
 
 
 def _in_time(operators: Sequence[tree.Operator]) -> list[tree.Operator]:
@@ -211,11 +211,11 @@ def _operator(
             continue
         for number in range(len(tensor.tensors(file, io))):
             name, at, side = wanted(operator.name, io, number, golden, graph)
-            found, reasons = _both(path, (io, number), (name, at, side, rank), golden)
-            if found[0] is None and found[1] is None and not reasons:
+            sides, reasons = _both(path, (io, number), (name, at, side, rank), golden)
+            if sides[0] is None and sides[1] is None and not reasons:
                 continue
-            answers = _answers(found, settings)
-            yield _row(which, (io, number), found, (name, answers, reasons), settings)
+            answers = _answers(sides, settings)
+            yield _row(which, (io, number), sides, (name, answers, reasons), settings)
 
 
 def wanted(
@@ -224,11 +224,11 @@ def wanted(
     """Name, number and side of the ground truth of a tensor; ABSENT where there cannot be one."""
     if graph is None:
         return (name, number, io) if io == "output" or not golden.npy else (ABSENT, number, io)
-    found = graph.golden_of(name, io, number)
+    origin = graph.golden_of(name, io, number)
     return (
         (ABSENT, number, io)
-        if found is None or found.name is None
-        else (found.name, found.index, "output")
+        if origin is None or origin.name is None
+        else (origin.name, origin.index, "output")
     )
 
 
@@ -236,28 +236,28 @@ def _both(
     path: Path, tensor_at: tuple[str, int], sought: tuple[str, int, str, int], golden: Golden
 ) -> tuple[tuple[Side | None, Side | None], str]:
     """Both sides of a tensor, and why one is missing."""
-    found: list[Side | None] = [None, None]
+    sides: list[Side | None] = [None, None]
     reasons = []
     name, number, io, rank = sought
     try:
-        found[0] = read_side(path, *tensor_at)
+        sides[0] = read_side(path, *tensor_at)
     except OpscopeError as error:
         reasons.append(str(error))
     try:
-        found[1] = None if name == ABSENT else golden.find(name, io, number, rank)
+        sides[1] = None if name == ABSENT else golden.find(name, io, number, rank)
     except OpscopeError as error:
         reasons.append(str(error))
-    if found[1] is None and not reasons:
+    if sides[1] is None and not reasons:
         reasons.append(
             f"there is no ground truth of {name}:{io}:{number}"
             if name != ABSENT
             else "this operator or input has no ground truth"
         )
-    return (found[0], found[1]), " ".join(reasons)
+    return (sides[0], sides[1]), " ".join(reasons)
 
 
-def _answers(found: tuple[Side | None, Side | None], settings: Settings) -> tuple[Answer, ...]:
-    mine, golden = found
+def _answers(sides: tuple[Side | None, Side | None], settings: Settings) -> tuple[Answer, ...]:
+    mine, golden = sides
     if mine is None or golden is None:
         return (Answer(algorithms.NAN),) * settings.columns
     known = algorithms.compute(mine.values, golden.values, settings.algorithms, most=settings.most)
@@ -281,12 +281,12 @@ def _own(
 def _row(
     which: tuple[int, tree.Operator, int],
     tensor_at: tuple[str, int],
-    found: tuple[Side | None, Side | None],
+    sides: tuple[Side | None, Side | None],
     told: tuple[str, tuple[Answer, ...], str],
     settings: Settings,
 ) -> Row:
     index, operator, _ = which
-    mine, golden = found
+    mine, golden = sides
     name, answers, reasons = told
     return Row(
         index=index,

@@ -102,13 +102,13 @@ def to_fractal_z(hwcn: Array, groups: int) -> Array:
     for group in range(groups):
         columns = np.arange(outputs) + group % side * outputs
         for channel in range(c):
-            place = group % side * c + channel
-            block = place // _CUBE
+            row = group % side * c + channel
+            block = row // _CUBE
             start = (group // side * block + block) * h * w
             source = hwcn[:, :, channel, group * outputs : (group + 1) * outputs].reshape(
                 h * w, outputs
             )
-            out[start : start + h * w, columns // _CUBE, columns % _CUBE, place % _CUBE] = source
+            out[start : start + h * w, columns // _CUBE, columns % _CUBE, row % _CUBE] = source
     return out
 
 

@@ -333,17 +333,17 @@ def _origin(seen: TensorView, target: str, request: Request, where: str) -> layo
     """
     matrix = layouts.BY_NAME[seen.layout].host == "ND"
     if request.shape:
-        found = layouts.resolve(
+        resolved = layouts.resolve(
             seen.layout, seen.shape, request.shape, groups=seen.groups, prefer=(target,)
         )
-        if found is None or (found.layout not in (target, "ND") and target != "ND"):
+        if resolved is None or (resolved.layout not in (target, "ND") and target != "ND"):
             code = Code.FRACTAL_NZ if matrix else Code.SHAPE
             raise RefusedError(
                 code,
                 f"{where}: {seen.layout} {list(seen.shape)} cannot be {target} "
                 f"{list(request.shape)}",
             )
-        return found
+        return resolved
     if seen.origin is not None and (plain.is_plain(seen.origin.layout) or matrix):
         return seen.origin
     full = layouts.padded(seen.layout, seen.shape)

@@ -39,17 +39,17 @@ def convert_tree(
     Files lie under out as the dump files do under source. progress is told how many of how many
     files are done.
     """
-    found = [file for file in tree.found(source) if only is None or file.relative in only]
+    dumped = [file for file in tree.found(source) if only is None or file.relative in only]
     outputs = _Outputs(source if source.is_dir() else source.parent, out)
     finished = 0
 
     def done() -> None:
         nonlocal finished
         finished += 1
-        progress(finished, len(found))
+        progress(finished, len(dumped))
 
     failures = convert(
-        ((file.path, outputs.of(file.relative)) for file in found), request, jobs=jobs, done=done
+        ((file.path, outputs.of(file.relative)) for file in dumped), request, jobs=jobs, done=done
     )
     return Converted(outputs.files, failures)
 

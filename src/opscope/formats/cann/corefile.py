@@ -135,11 +135,11 @@ def read(path: Path) -> CoreFile:
         raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
 
 
-def content(path: Path, place: tuple[int, int]) -> bytes:
+def content(path: Path, span: tuple[int, int]) -> bytes:
     """Bytes of a place in the file, fewer where the file is torn."""
     with path.open("rb") as stream:
-        stream.seek(place[0])
-        return stream.read(place[1])
+        stream.seek(span[0])
+        return stream.read(span[1])
 
 
 def _read(path: Path, stream: BinaryIO) -> CoreFile:

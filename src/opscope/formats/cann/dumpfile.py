@@ -164,8 +164,8 @@ def summary(path: str | PathLike[str]) -> DumpData:
             os.close(file)
     except OSError as error:
         raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-    found: DumpData = DumpData() if form == NANO else Decoder(head, path, base=8).decode(SUMMARY)
-    return found
+    header: DumpData = DumpData() if form == NANO else Decoder(head, path, base=8).decode(SUMMARY)
+    return header
 
 
 def _quick_summary(start: bytes) -> DumpData | None:

@@ -77,8 +77,8 @@ def slicing(header: DumpData) -> Slicing | None:
     if not header.attr or not header.attr[0].value.lstrip().startswith("{"):
         return None
     try:
-        found = json.loads(header.attr[0].value)
-        auto, count = found.get("threadMode"), found.get("slice_instance_num")
+        attribute = json.loads(header.attr[0].value)
+        auto, count = attribute.get("threadMode"), attribute.get("slice_instance_num")
         if auto not in (0, 1) or not isinstance(count, int) or not 1 <= count <= MAX_SLICES:
             return None
         return Slicing(
@@ -86,17 +86,17 @@ def slicing(header: DumpData) -> Slicing | None:
             count=count,
             cuts=tuple(
                 tuple(int(pieces) for pieces in output[:MAX_RANK])
-                for output in found.get("outputCutList") or ()
+                for output in attribute.get("outputCutList") or ()
             ),
-            inputs=_threads(found.get("input_tensor_slice")),
-            outputs=_threads(found.get("output_tensor_slice")),
+            inputs=_threads(attribute.get("input_tensor_slice")),
+            outputs=_threads(attribute.get("output_tensor_slice")),
         )
     except (ValueError, TypeError, AttributeError, KeyError, RecursionError):
         return None
 
 
-def _threads(found: Any) -> tuple[tuple[Ranges, ...], ...]:
-    return tuple(tuple(_ranges(tensor) for tensor in thread) for thread in found or ())
+def _threads(threads: Any) -> tuple[tuple[Ranges, ...], ...]:
+    return tuple(tuple(_ranges(tensor) for tensor in thread) for thread in threads or ())
 
 
 def _ranges(tensor: Any) -> Ranges:

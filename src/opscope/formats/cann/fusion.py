@@ -112,9 +112,9 @@ class Graph(msgspec.Struct, frozen=True):
             producer = self.ops.get(sanitised(name))
             if producer is None:
                 return Output(name, output)
-            found = producer.original(output)
-            if found.name is not None or producer.op_type not in PASSED:
-                return found
+            original = producer.original(output)
+            if original.name is not None or producer.op_type not in PASSED:
+                return original
             op, index = producer, 0
         return None
 
@@ -190,8 +190,8 @@ def _words(value: Any) -> tuple[str, ...]:
 def _attribute(entry: dict[str, Any], key: str) -> dict[str, Any] | None:
     for one in _tables(entry.get("attr")):
         if one.get("key") == key and isinstance(one.get("value"), dict):
-            found: dict[str, Any] = one["value"]
-            return found
+            value: dict[str, Any] = one["value"]
+            return value
     return None
 
 
@@ -221,7 +221,7 @@ def _producers(inputs: Any) -> Iterator[tuple[str, int]]:
 def _marked(ops: Iterable[FusedOp]) -> list[FusedOp]:
     """Operators in the order of the graph, those between a quantisation and its reversal marked."""
     known: dict[str, list[int]] = {}
-    found = []
+    marked = []
     for op in ops:
         between = any(
             name in known
@@ -231,8 +231,8 @@ def _marked(ops: Iterable[FusedOp]) -> list[FusedOp]:
         )
         known[op.name] = [_stage(op, dtype, between=between) for dtype in op.dtypes]
         reversing = all(kind == _REVERSED for kind in known[op.name])
-        found.append(msgspec.structs.replace(op, quantised=between and not reversing))
-    return found
+        marked.append(msgspec.structs.replace(op, quantised=between and not reversing))
+    return marked
 
 
 def _stage(op: FusedOp, dtype: str, *, between: bool) -> int:

@@ -25,8 +25,8 @@ def with_quantised(offline: Graph, quantised: Graph) -> Graph:
     groups = _groups(quantised)
 
     def behind(name: str) -> list[FusedOp]:
-        found = quantised.ops.get(sanitised(name))
-        return [] if found is None else groups[found.group]
+        known_op = quantised.ops.get(sanitised(name))
+        return [] if known_op is None else groups[known_op.group]
 
     def renamed(op: FusedOp) -> FusedOp:
         originals = tuple(
@@ -90,7 +90,7 @@ def with_unfused(fused: Graph, unfused: Graph) -> Graph:
 
 
 def _groups(graph: Graph) -> dict[str, list[FusedOp]]:
-    found: dict[str, list[FusedOp]] = defaultdict(list)
+    groups: dict[str, list[FusedOp]] = defaultdict(list)
     for op in graph.ops.values():
-        found[op.group].append(op)
-    return found
+        groups[op.group].append(op)
+    return groups

@@ -61,8 +61,8 @@ class _Head:
         """Bytes of the next member if it has this tag, else None and nothing is consumed."""
         if self.stop - self.at < _PAIR.size:
             return None
-        found, length = _PAIR.unpack_from(self.data, self.at)
-        if found != tag:
+        own_tag, length = _PAIR.unpack_from(self.data, self.at)
+        if own_tag != tag:
             return None
         if length > self.stop - self.at - _PAIR.size or length % unit:
             self.fail(f"a member of {length} bytes does not fit its list")
@@ -167,15 +167,15 @@ def _packed(entry: TensorEntry, *, output: bool) -> bytes:
         _ORIGINAL_SHAPE, entry.original_shape
     )
     plain = (to_ge(entry.data_type), entry.format, entry.address_type)
-    place = (entry.address, entry.offset, entry.size)
+    location = (entry.address, entry.offset, entry.size)
     if not output:
-        return _INPUT.pack(*plain, *place, len(members)) + members
+        return _INPUT.pack(*plain, *location, len(members)) + members
     original = entry.original_op or OriginalOp()
     if original.name or original.unknown:
         name = original.name.encode("utf-8", "surrogateescape")
         members += _PAIR.pack(_ORIGINAL_NAME, len(name)) + name
     back = (original.output_index, to_ge(original.data_type), original.format)
-    return _OUTPUT.pack(*plain, *back, *place, len(members)) + members
+    return _OUTPUT.pack(*plain, *back, *location, len(members)) + members
 
 
 def _shape_bytes(tag: int, shape: Shape | None) -> bytes:

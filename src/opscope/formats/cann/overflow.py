@@ -41,7 +41,7 @@ def summarise(directory: Path, output: Output, *, top: int, exact: bool = False)
     """Summary of the first `top` overflow records by time; the records' JSON and the tensors are
     written to output.
     """
-    records = sorted(_records(directory), key=lambda found: (found[1].timestamp, found[0]))
+    records = sorted(_records(directory), key=lambda record: (record[1].timestamp, record[0]))
     parts: list[str] = []
     failures: list[tuple[Code, str]] = []
     for path, name in records[:top]:
@@ -57,15 +57,15 @@ def _records(directory: Path) -> list[tuple[Path, names.DumpName]]:
 
 
 def _named(directory: Path) -> list[tuple[Path, names.DumpName]]:
-    found = []
+    dumps = []
     for here, subdirectories, files in os.walk(directory):
         subdirectories.sort()
         mapped = names.read_mapping(Path(here)) if names.MAPPING in files else {}
         parsed = (
             (Path(here) / file, names.parse(mapped.get(file, file))) for file in sorted(files)
         )
-        found += [(path, name) for path, name in parsed if name is not None]
-    return found
+        dumps += [(path, name) for path, name in parsed if name is not None]
+    return dumps
 
 
 Failures = list[tuple[Code, str]]
@@ -132,7 +132,7 @@ def _operator(directory: Path, unit: opdebug.Unit) -> DumpFile | None:
         for path, name in _named(directory)
         if path.parent == directory and not name.opdebug
     ]
-    for path, name in sorted(beside, key=lambda found: found[1].timestamp):
+    for path, name in sorted(beside, key=lambda dump: dump[1].timestamp):
         if opdebug.same_task(unit, name.task, name.stream, name.context, name.thread):
             return dumpfile.read(path)
     return None

@@ -49,28 +49,28 @@ def open_dump(path: Path) -> CannRun:
     """The run under a directory, or of one file. Raises FormatError when one file was named and
     cannot be read.
     """
-    found = tree.read(path)
-    if path.is_file() and found.problems:
+    dump = tree.read(path)
+    if path.is_file() and dump.problems:
         dumpfile.read(path)
     root = path if path.is_dir() else path.parent
     late: list[str] = []
     ranks = sorted(
-        {operator.first.rank for operator in found.operators}
-        | {record.rank for record in found.records}
+        {operator.first.rank for operator in dump.operators}
+        | {record.rank for record in dump.records}
     ) or [0]
     numbers = {rank: number for number, rank in enumerate(ranks)}
-    records = read_records(root, found.records, late)
-    calls, operators = list_calls(found.operators, numbers)
+    records = read_records(root, dump.records, late)
+    calls, operators = list_calls(dump.operators, numbers)
     tables = Tables(
         calls=tuple(with_status(calls, operators, records, numbers)),
         processes=tuple(
-            Process(process=number, directory=_common(found, rank), rank=rank)
+            Process(process=number, directory=_common(dump, rank), rank=rank)
             for rank, number in numbers.items()
         ),
-        problems=found.problems,
+        problems=dump.problems,
     )
     version = next(
-        (operator.first.version for operator in found.operators if operator.first.version), None
+        (operator.first.version for operator in dump.operators if operator.first.version), None
     )
     info = RunInfo(
         path=str(path),
@@ -86,9 +86,9 @@ def open_dump(path: Path) -> CannRun:
     return CannRun(info, root, tables, rows.draft, load=rows.load, late=late, files=files)
 
 
-def _common(found: Tree, rank: int) -> str:
+def _common(dump: Tree, rank: int) -> str:
     """The deepest directory under which all files of a rank lie, relative to the root."""
-    own = {operator.first.directory for operator in found.operators if operator.first.rank == rank}
+    own = {operator.first.directory for operator in dump.operators if operator.first.rank == rank}
     return "/".join(_shared([directory.split("/") for directory in own])) or "."
 
 

@@ -133,14 +133,14 @@ def origin(entry: TensorEntry, layout: str, shape: tuple[int, ...], groups: int)
         return None
     original = (format_name(entry.original_op.format),) if entry.original_op is not None else ()
     prefer = (*original, layout) if plain.is_plain(layout) else original
-    found = layouts.resolve(layout, shape, said.dim, groups=groups, prefer=prefer)
+    resolved = layouts.resolve(layout, shape, said.dim, groups=groups, prefer=prefer)
     if (
-        found is not None
+        resolved is not None
         or layouts.is_private(layout)
         or not said.dim
         or prod(said.dim) != prod(shape)
     ):
-        return found
+        return resolved
     return Origin(said.dim, "ND", said.dim) if layout == "ND" else None
 
 

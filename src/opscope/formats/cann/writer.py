@@ -232,10 +232,10 @@ def _kind(tensor: Tensor, values: Array) -> ElementType:
     announced = BY_NAME.get(tensor.dtype)
     if announced is not None and announced.numpy is None and announced.bits:
         return announced
-    found = BY_NAME.get(values.dtype.name)
-    if found is None:
+    kind = BY_NAME.get(values.dtype.name)
+    if kind is None:
         raise UsageError(f"CANN has no type for {values.dtype.name}")
-    return found
+    return kind
 
 
 def _absent(tensor: Tensor) -> TensorEntry:

@@ -79,9 +79,9 @@ class FractalZ(msgspec.Struct, frozen=True, kw_only=True):
         if group.groups == 1:
             return tiles[:, :, 0, :c, :n]
         out = np.empty((h, w, c, n), device.dtype)
-        for index, (place, inputs, outputs) in enumerate(_places(group)):
+        for index, (super_group, inputs, outputs) in enumerate(_places(group)):
             out[..., index * group.outputs : (index + 1) * group.outputs] = tiles[
-                :, :, place, inputs, outputs
+                :, :, super_group, inputs, outputs
             ]
         return out
 
@@ -89,8 +89,8 @@ class FractalZ(msgspec.Struct, frozen=True, kw_only=True):
         h, w, c, n = host.shape
         group = _grouping(c, n, c0, max(groups, 1))
         tiles = np.zeros((h, w, group.super_groups, group.c1 * c0, group.columns), host.dtype)
-        for index, (place, inputs, outputs) in enumerate(_places(group)):
-            tiles[:, :, place, inputs, outputs] = host[
+        for index, (super_group, inputs, outputs) in enumerate(_places(group)):
+            tiles[:, :, super_group, inputs, outputs] = host[
                 ..., index * group.outputs : (index + 1) * group.outputs
             ]
         blocks = tiles.reshape(h, w, group.super_groups, group.c1, c0, group.columns // CUBE, CUBE)

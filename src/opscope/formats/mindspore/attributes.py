@@ -29,8 +29,8 @@ def short_dtype(word: str) -> str | None:
     """Canonical name of a type printed short ("F32", "I64", "BF16") or long ("Float32"), None when
     it is no type.
     """
-    found = re.fullmatch(r"(BF|F|I|U)(\d+)", word)
-    known = find_dtype(_SHORT[found[1]] + found[2] if found else word)
+    parts = re.fullmatch(r"(BF|F|I|U)(\d+)", word)
+    known = find_dtype(_SHORT[parts[1]] + parts[2] if parts else word)
     return known.name if known else None
 
 
@@ -55,15 +55,15 @@ class ValueText:
             return self.items(depth)
         if first == "{":
             return self.mapping(depth)
-        found = _TOKEN.match(self.text, self.at)
-        if found is None or found["mark"]:
+        token = _TOKEN.match(self.text, self.at)
+        if token is None or token["mark"]:
             return self.rest()
-        self.at = found.end()
-        if found["string"] is not None:
-            return re.sub(r"\\(.)", r"\1", found["string"][1:-1])
-        if found["number"] is not None:
-            return self.tail(_number(found["number"]), found.start())
-        return self.word(found["word"], found.start(), depth)
+        self.at = token.end()
+        if token["string"] is not None:
+            return re.sub(r"\\(.)", r"\1", token["string"][1:-1])
+        if token["number"] is not None:
+            return self.tail(_number(token["number"]), token.start())
+        return self.word(token["word"], token.start(), depth)
 
     def word(self, word: str, start: int, depth: int) -> Any:
         """A bare word: Bool(1), I64(3), true, None, a type, or text to the next comma."""
@@ -93,7 +93,7 @@ class ValueText:
         """A tuple or list; the brackets are taken away, a list stays a list."""
         closing = _CLOSING[self.peek()]
         self.at += 1
-        found: list[Any] = []
+        items: list[Any] = []
         while self.at < len(self.text):
             if self.peek() == closing:
                 self.at += 1
@@ -102,15 +102,15 @@ class ValueText:
                 self.at += 1
                 continue
             before = self.at
-            found.append(self.value(depth + 1))
+            items.append(self.value(depth + 1))
             if self.at == before:  # a stray closing mark
                 self.at += 1
-        return found if closing == "]" else tuple(found)
+        return items if closing == "]" else tuple(items)
 
     def mapping(self, depth: int = 0) -> dict[str, Any]:
         """{name: value, …}; the cursor stands on the opening brace."""
         self.at += 1
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         while self.peek() not in {"}", ""}:
             colon = self.text.find(":", self.at)
             if colon < 0:
@@ -118,13 +118,13 @@ class ValueText:
                 break
             name = self.text[self.at : colon].strip().strip('"')
             self.at = colon + 1
-            found[name] = self.value(depth + 1)
+            entries[name] = self.value(depth + 1)
             while self.peek() not in {",", "}", ""}:
                 self.at += 1
             if self.peek() == ",":
                 self.at += 1
         self.at += 1
-        return found
+        return entries
 
     def rest(self) -> str:
         """Text up to the next comma or closing mark outside of brackets."""

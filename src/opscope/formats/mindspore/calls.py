@@ -244,11 +244,11 @@ class Builder:
     def _stack(self, frames: tuple[str, ...]) -> int | None:
         if not frames:
             return None
-        found = self._known_stacks.get(frames)
-        if found is None:
-            found = self._known_stacks[frames] = len(self._known_stacks)
-            self.stacks.append(Stack(process=self._process, stack=found, frames=frames))
-        return found
+        number = self._known_stacks.get(frames)
+        if number is None:
+            number = self._known_stacks[frames] = len(self._known_stacks)
+            self.stacks.append(Stack(process=self._process, stack=number, frames=frames))
+        return number
 
     def _saved_arguments(
         self, folder: Folder, loaded: Loaded | None
@@ -256,17 +256,19 @@ class Builder:
         """Kernel arguments by kernel; their file carries the node's own full name, which need not
         be the files' number.
         """
-        found: dict[Kernel, dict[str, Any]] = {}
+        arguments: dict[Kernel, dict[str, Any]] = {}
         if not folder.listing.arguments:
-            return found
+            return arguments
         by_name = (
             {flat(node.name): kernel for kernel, node in loaded.nodes.items()}
             if loaded is not None
             else {}
         )
         for op_type, name, file in folder.listing.arguments:
-            found[by_name.get(name, (op_type, name))] = self._arguments(folder.place.path / file)
-        return found
+            arguments[by_name.get(name, (op_type, name))] = self._arguments(
+                folder.place.path / file
+            )
+        return arguments
 
     def _arguments(self, path: Path) -> dict[str, Any]:
         try:
@@ -354,7 +356,7 @@ class Builder:
 
     def _shown(self, place: Place) -> set[str]:
         """Names of the parameters that rows of kernels of this folder carry."""
-        found = set()
+        shown = set()
         for call in reversed(self.calls):
             files = self.files[call.process, call.index]
             if files.place is not place:
@@ -369,12 +371,12 @@ class Builder:
                     for slot in part
                 )
                 known = files.run.files.keys() | files.run.statistics.keys()
-                found |= {
+                shown |= {
                     slot.parameter
                     for io, slot in slots
                     if slot.parameter and (io, str(slot.position)) in known
                 }
-        return found
+        return shown
 
 
 def _bits(units: list[opdebug.Unit]) -> int | None:
@@ -417,9 +419,9 @@ def load_graph(
     if graph is None:
         return None
     names = orders.get(number, [])
-    place = {name: i for i, name in enumerate(names)}
+    turn = {name: i for i, name in enumerate(names)}
     order = (
-        sorted(graph.kernels, key=lambda node: place.get(node.name, len(place)))
+        sorted(graph.kernels, key=lambda node: turn.get(node.name, len(turn)))
         if names
         else graph.kernels
     )

@@ -178,10 +178,10 @@ def wire(
         if parameter.weight is not False:
             versions.weights.setdefault(parameter.name, versions.new())
     made: dict[tuple[str, int], int] = {}
-    found: dict[str, Wiring] = {}
+    wirings: dict[str, Wiring] = {}
     for node in order:
-        found[node.key] = _wire_node(node, tracer, versions, (made, fed))
-    return found
+        wirings[node.key] = _wire_node(node, tracer, versions, (made, fed))
+    return wirings
 
 
 def _wire_node(
@@ -243,20 +243,20 @@ def _written(node: Node, pairs: list[tuple[Operand, Source]], tracer: Tracer) ->
         if operand.kind == source.kind == "parameter"
         and tracer.parameters[source.key].weight is not False
     }
-    found = {
+    written = {
         position
         for position, weight in weights.items()
         if weight.type.in_place or not tracer.flags_in_place or weight.name in refs
     }
-    if not found and 0 in weights:
+    if not written and 0 in weights:
         # An optimizer compiled by itself flags its counter alone; it writes the weight and what is
         # kept of its shape.
-        found = {
+        written = {
             position
             for position, weight in weights.items()
             if weight.type.shape == weights[0].type.shape
         }
-    return frozenset(found)
+    return frozenset(written)
 
 
 def _output_count(node: Node) -> int:

@@ -39,15 +39,15 @@ class Evidence:
     def sizes(self, kernel: Kernel) -> dict[tuple[str, int], int]:
         """Numbers of elements of the files of a kernel, from the headers in one iteration."""
         place, run = self._runs[kernel][0]
-        found = {}
+        counts = {}
         for (io, _), file in run.files.items():
             count = _elements(place.path / file.file)
             if count is not None:
-                found[io, file.index] = count
+                counts[io, file.index] = count
         for (io, slot), row in run.statistics.items():
             if row.shape is not None and slot.isdigit():
-                found.setdefault((io, int(slot)), math.prod(row.shape))
-        return found
+                counts.setdefault((io, int(slot)), math.prod(row.shape))
+        return counts
 
     def content(self, kernel: Kernel, io: str, number: int) -> bytes | None:
         """Size and ends of one file; two files of the same bytes give the same."""

@@ -57,9 +57,9 @@ def parse_ir(text: str, path: str = "<text>") -> Graph:
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("# IR entry:"):
             name = line.partition("@")[2].strip() or line.partition(":")[2].strip()
-        found = _PARAMETER.match(line) if line.lstrip().startswith("%para") else None
-        if found is not None:
-            parameters.setdefault(found[1], _parameter(found[1], found[2], found[3]))
+        declared = _PARAMETER.match(line) if line.lstrip().startswith("%para") else None
+        if declared is not None:
+            parameters.setdefault(declared[1], _parameter(declared[1], declared[2], declared[3]))
         elif _starts_node(line):
             _close(block, began, path, nodes, problems)
             block, began = [line], number
@@ -126,10 +126,10 @@ def _node(block: list[str], position: int) -> Node:
     head = _head(block)
     if len(head) > _LINE_LIMIT:
         raise ValueError("a line of more than 4 MiB")
-    found = _HEAD.match(head)
-    if found is None:
+    opening = _HEAD.match(head)
+    if opening is None:
         raise ValueError(f"no operator in {head.strip()[:60]!r}")
-    end = _closing(head, found.end() - 1)
+    end = _closing(head, opening.end() - 1)
     types = [
         line.strip()[1:].strip()
         for line in block[1:]
@@ -141,10 +141,10 @@ def _node(block: list[str], position: int) -> Node:
         device = _signature(types[1])
     attrs = _groups(head[end + 1 :])
     return Node(
-        key=found[1] or f"return{position}",
-        op=found[2].removeprefix("PrimFunc_"),
+        key=opening[1] or f"return{position}",
+        op=opening[2].removeprefix("PrimFunc_"),
         name=named,
-        operands=tuple(_operand(part) for part in split_top(head[found.end() : end])),
+        operands=tuple(_operand(part) for part in split_top(head[opening.end() : end])),
         attrs=attrs.get("primitive_attrs", {}),
         node_attrs=attrs.get("cnode_attrs", {}),
         primal=attrs.get("cnode_primal_attrs", {}),
@@ -181,12 +181,12 @@ def _closing(text: str, start: int) -> int:
 
 def _groups(text: str) -> dict[str, Any]:
     """The three attribute groups after the operands."""
-    found: dict[str, Any] = {}
+    groups: dict[str, Any] = {}
     for name in ("primitive_attrs", "cnode_attrs", "cnode_primal_attrs"):
         start = text.find(f" {name}: {{")
         if start >= 0:
-            found[name] = ValueText(text, start + len(name) + 3).mapping()
-    return found
+            groups[name] = ValueText(text, start + len(name) + 3).mapping()
+    return groups
 
 
 def _operand(text: str) -> Operand:
@@ -248,7 +248,7 @@ def parse_type(text: str) -> TensorType:
     parts = split_top(text.strip().removeprefix("<").removesuffix(">"))
     kind = parts[0] if parts else ""
     inner = re.search(r"Tensor[\[(](\w+)[\])]", kind)
-    shape = next((_sizes(found[1]) for part in parts[1:] if (found := _SHAPE.match(part))), None)
+    shape = next((_sizes(sizes[1]) for part in parts[1:] if (sizes := _SHAPE.match(part))), None)
     if kind.startswith("Tuple"):
         return TensorType(short_dtype(inner[1]) if inner else None, None, kind="tuple")
     if inner:
@@ -280,8 +280,8 @@ def _sizes(text: str) -> tuple[int, ...] | None:
 
 def _parameter(key: str, name: str, text: str) -> GraphParameter:
     """%para1_fc.bias: <Ref[Tensor[Float32]], (10), ref_key=fc.bias, …>  :  has_default  :  <device>  :  IsWeight: true"""  # noqa: E501
-    found = re.match(r"<(.*?)>\s*(?::|$)", text)
-    host = parse_type(f"<{found[1]}>") if found else TensorType(None, None)
+    typed = re.match(r"<(.*?)>\s*(?::|$)", text)
+    host = parse_type(f"<{typed[1]}>") if typed else TensorType(None, None)
     weight = re.search(r"IsWeight:\s*(true|false)", text)
     return GraphParameter(key, host.ref_key or name, host, weight[1] == "true" if weight else None)
 
@@ -289,15 +289,15 @@ def _parameter(key: str, name: str, text: str) -> GraphParameter:
 def frames_of(lines: Iterable[str]) -> Iterator[Frame]:
     """Source lines of a trace, in the order they stand."""
     for line in lines:
-        found = _TRACE.match(line) if len(line) < _TRACE_LIMIT else None
-        if found is None:
+        traced = _TRACE.match(line) if len(line) < _TRACE_LIMIT else None
+        if traced is None:
             continue
-        first = int(found[2] or found[4])
-        code = found[5].strip()
+        first = int(traced[2] or traced[4])
+        code = traced[5].strip()
         yield Frame(
-            found[1],
+            traced[1],
             first,
-            int(found[3] or first),
+            int(traced[3] or first),
             code,
-            code.startswith(("def ", "async def ")) and bool(found[3]),
+            code.startswith(("def ", "async def ")) and bool(traced[3]),
         )

@@ -71,16 +71,16 @@ class _Group(msgspec.Struct, frozen=True):
 def join(facts: Iterable[Facts], graph: Graph, files: Files) -> dict[Kernel, Node]:
     """Node of every kernel that can be told; facts are of all kernels of one graph."""
     facts = list(facts)
-    found: dict[Kernel, Node] = {}
+    nodes: dict[Kernel, Node] = {}
     open_groups: list[_Group] = []
     for group in _groups(facts, graph):
         if len(group.files) == 1 and len(group.nodes) == 1:
-            found[group.files[0].kernel] = group.nodes[0]
+            nodes[group.files[0].kernel] = group.nodes[0]
         elif group.nodes:
             open_groups.append(group)
     if open_groups:
-        _Solver(graph, found, {fact.kernel: fact for fact in facts}, files).solve(open_groups)
-    return found
+        _Solver(graph, nodes, {fact.kernel: fact for fact in facts}, files).solve(open_groups)
+    return nodes
 
 
 def _groups(facts: Iterable[Facts], graph: Graph) -> list[_Group]:
@@ -122,7 +122,7 @@ class _Solver:
     """Narrows the candidates of each kernel until nothing more is decided."""
 
     def __init__(
-        self, graph: Graph, found: dict[Kernel, Node], facts: dict[Kernel, Facts], files: Files
+        self, graph: Graph, nodes: dict[Kernel, Node], facts: dict[Kernel, Facts], files: Files
     ) -> None:
         tracer = Tracer(graph)
         self.kernels = graph.kernels
@@ -131,7 +131,7 @@ class _Solver:
         for key, edges in self.reads.items():
             for position, producer, output in edges:
                 self.readers[producer].append((key, position, output))
-        self.found = found
+        self.found = nodes
         self.facts = facts
         self.files = files
         self.candidates: dict[Kernel, list[Node]] = {}
@@ -317,14 +317,14 @@ class _Solver:
                 yield fact, left[0]
 
 
-def _in_order(group: _Group, found: Mapping[Kernel, Node]) -> bool:
+def _in_order(group: _Group, settled: Mapping[Kernel, Node]) -> bool:
     """Whether the numbers of this group's kernels can be trusted, and what is settled does not
     speak against it.
     """
     if any(node.op == _CONVERSION or node.name.startswith(_EXPANDED) for node in group.nodes):
         return False
     return all(
-        found.get(fact.kernel, node) is node
+        settled.get(fact.kernel, node) is node
         for fact, node in zip(group.files, group.nodes, strict=True)
     )
 

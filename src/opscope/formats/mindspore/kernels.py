@@ -51,13 +51,13 @@ def executions(listing: Listing, statistics: Sequence[StatisticRow]) -> list[Exe
     }
     for row in statistics:
         rows_by_kernel[row.type, flat(row.name)].append(row)
-    found = [
+    runs = [
         run
         for kernel in by_kernel.keys() | rows_by_kernel.keys()
         for run in _runs(kernel, by_kernel.get(kernel, ()), rows_by_kernel.get(kernel, ()))
     ]
-    found += _raw_runs(listing.raw)
-    return sorted(found, key=lambda run: (run.time, run.kernel, run.occurrence))
+    runs += _raw_runs(listing.raw)
+    return sorted(runs, key=lambda run: (run.time, run.kernel, run.occurrence))
 
 
 def _told_apart(
@@ -145,10 +145,10 @@ def _slot_names(files: Iterable[TensorFile]) -> dict[tuple[str, int, int | None]
 
 def _raw_runs(raw: Sequence[RawFile]) -> list[Execution]:
     seen: dict[Kernel, int] = defaultdict(int)
-    found = []
+    runs = []
     for file in sorted(raw, key=lambda part: part.time):
         kernel = (file.type, file.name)
-        found.append(
+        runs.append(
             Execution(
                 kernel=kernel,
                 occurrence=seen[kernel],
@@ -159,7 +159,7 @@ def _raw_runs(raw: Sequence[RawFile]) -> list[Execution]:
             )
         )
         seen[kernel] += 1
-    return found
+    return runs
 
 
 def in_order(runs: Sequence[Execution], position: dict[Kernel, int]) -> list[Execution]:
@@ -168,11 +168,11 @@ def in_order(runs: Sequence[Execution], position: dict[Kernel, int]) -> list[Exe
     """
     latest, keys = -1.0, {}
     for run in runs:  # by time
-        place = position.get(run.kernel)
-        if place is not None:
-            latest = max(latest, float(place))
+        turn = position.get(run.kernel)
+        if turn is not None:
+            latest = max(latest, float(turn))
         keys[id(run)] = (
-            float(place) if place is not None else latest + 0.5,
+            float(turn) if turn is not None else latest + 0.5,
             run.occurrence,
             run.time,
         )

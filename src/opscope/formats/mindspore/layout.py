@@ -102,8 +102,8 @@ def _place(folder: Path, below: tuple[str, ...]) -> Place | None:
     synchronous tree only.
     """
     parts = folder.parts if folder.is_absolute() else folder.resolve().parts
-    found = _synchronous(folder, parts)
-    return found if found is not None else _asynchronous(folder, below, parts)
+    synchronous = _synchronous(folder, parts)
+    return synchronous if synchronous is not None else _asynchronous(folder, below, parts)
 
 
 def _synchronous(folder: Path, parts: tuple[str, ...]) -> Place | None:

@@ -40,7 +40,7 @@ def read_settings(folder: Path, problems: list[str]) -> dict[str, Any]:
     """.dump_metadata: {"config": {"device_target": …, "ms_version": …}, "data_dump": the user's
     settings}; may be absent.
     """
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name in ("config", "data_dump"):
         path = folder / f"{name}.json"
         if not path.is_file():
@@ -51,8 +51,8 @@ def read_settings(folder: Path, problems: list[str]) -> dict[str, Any]:
             problems.append(str(error))
             continue
         if isinstance(value, dict):
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def read_arguments(path: Path) -> dict[str, Any]:

@@ -75,10 +75,10 @@ def parse_tensor_name(name: str, *, file: str | None = None) -> TensorFile | Non
     """What the name of an .npy or .bin says, None for another file; file is the real name where
     mapping.csv renamed it.
     """
-    found = _TENSOR.fullmatch(name)
-    if found is None:
+    parts = _TENSOR.fullmatch(name)
+    if parts is None:
         return None
-    kind, op, task, stream, time, io, index, slot, rest, suffix = found.groups()
+    kind, op, task, stream, time, io, index, slot, rest, suffix = parts.groups()
     kind, op = type_first(kind, op)
     layout, dtype = _format_and_type(rest)
     return TensorFile(
@@ -125,41 +125,41 @@ def parse_raw_name(name: str, *, file: str | None = None) -> RawFile | None:
     """What the name of a CANN dump file says (aclnn kernels have the call's name first), None for
     another file.
     """
-    found = names.parse(name)
+    dumped = names.parse(name)
     if (
-        found is None
-        or found.opdebug
-        or found.exception
-        or not _EARLIEST <= found.timestamp < 1 << 63
+        dumped is None
+        or dumped.opdebug
+        or dumped.exception
+        or not _EARLIEST <= dumped.timestamp < 1 << 63
     ):
         return None
     task, stream = (
-        UNKNOWN_NUMBER if number is None else number for number in (found.task, found.stream)
+        UNKNOWN_NUMBER if number is None else number for number in (dumped.task, dumped.stream)
     )
-    return RawFile(file or name, found.op_type, found.op_name, task, stream, found.timestamp)
+    return RawFile(file or name, dumped.op_type, dumped.op_name, task, stream, dumped.timestamp)
 
 
 def parse_overflow_name(name: str) -> RawFile | None:
     """An overflow file, in any spelling (Opdebug.Node_OpDebug, OpDebug.Node_Opdebug, with and
     without stream).
     """
-    found = _OPDEBUG.fullmatch(name)
-    if found is None:
+    parts = _OPDEBUG.fullmatch(name)
+    if parts is None:
         return None
     return RawFile(
         name,
         "Opdebug",
         "Node_OpDebug",
-        int(found["task"]),
-        int(found["stream"] or UNKNOWN_NUMBER),
-        int(found["time"]),
+        int(parts["task"]),
+        int(parts["stream"] or UNKNOWN_NUMBER),
+        int(parts["time"]),
     )
 
 
 def parse_arguments_name(name: str) -> tuple[str, str] | None:
     """(op_type, op_name) of a kernel-arguments json."""
-    found = _ARGUMENTS.fullmatch(name)
-    return (found["type"], found["name"]) if found and parse_overflow_name(name) is None else None
+    parts = _ARGUMENTS.fullmatch(name)
+    return (parts["type"], parts["name"]) if parts and parse_overflow_name(name) is None else None
 
 
 def flat(name: str) -> str:

@@ -167,7 +167,7 @@ def _graphs(root: Path, folders: list[Folder], problems: list[str]) -> dict[int,
         )
         for number in numbers
     }
-    found = {}
+    joined = {}
     for number in numbers:
         loaded = load_graph(
             base,
@@ -176,8 +176,8 @@ def _graphs(root: Path, folders: list[Folder], problems: list[str]) -> dict[int,
             (graphs, orders),
         )
         if loaded is not None:
-            found[number] = loaded
-    return found
+            joined[number] = loaded
+    return joined
 
 
 def _read_graph(beside: Sequence[Path], number: int, problems: list[str]) -> Graph | None:

@@ -112,10 +112,10 @@ class Drafter:
 
     def _borrowed(self, process: int, version: int, kind: TensorType | None) -> dict[str, Any]:
         """Values of a row without a file, from the file of another row of the same version."""
-        found = self._held.get((process, version))
-        if found is None:
+        holder = self._held.get((process, version))
+        if holder is None:
             return {}
-        place, run, key = found
+        place, run, key = holder
         file = run.files[key]
         if kind is not None and kind.dtype is not None and file.dtype not in {kind.dtype, None}:
             return {}

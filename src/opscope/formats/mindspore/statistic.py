@@ -167,19 +167,19 @@ def _statistics(
     }
     if "size" not in counts and shape is not None:
         counts["size"] = math.prod(shape)
-    found = proven(dtype, *(fields.get(name) for name in ("max", "min", "mean", "l2norm")))
+    columns = proven(dtype, *(fields.get(name) for name in ("max", "min", "mean", "l2norm")))
     ruled_out = {
-        "pos_inf": "max" in found or found.get("pos_inf") == 0,
-        "neg_inf": "min" in found or found.get("neg_inf") == 0,
+        "pos_inf": "max" in columns or columns.get("pos_inf") == 0,
+        "neg_inf": "min" in columns or columns.get("neg_inf") == 0,
     }
-    found |= _of_finite(counts, possible={name for name, out in ruled_out.items() if not out})
+    columns |= _of_finite(counts, possible={name for name, out in ruled_out.items() if not out})
     # theirs run over all elements, ours over the finite ones
-    if found.get("nan") or found.get("pos_inf") or found.get("neg_inf"):
-        found = {name: value for name, value in found.items() if name not in {"mean", "l2norm"}}
-    rounded = any(abs(found.get(name, 0.0)) >= _EXACT for name in ("max", "min"))
+    if columns.get("nan") or columns.get("pos_inf") or columns.get("neg_inf"):
+        columns = {name: value for name, value in columns.items() if name not in {"mean", "l2norm"}}
+    rounded = any(abs(columns.get(name, 0.0)) >= _EXACT for name in ("max", "min"))
     return {
         name: value
-        for name, value in found.items()
+        for name, value in columns.items()
         if not (rounded and name in {"max_int", "min_int"})
     }
 
@@ -215,13 +215,13 @@ def read_mapping(path: str | Path, problems: list[str]) -> dict[str, str]:
     file = Path(path)
     if not file.is_file():
         return {}
-    found: dict[str, str] = {}
+    names: dict[str, str] = {}
     try:
         for number, cells in _lines(_text(file), str(file), problems):
             if len(cells) < 2:
                 problems.append(f"{file}:{number}: cut short")
                 continue
-            found[cells[0].strip()] = cells[1].strip()
+            names[cells[0].strip()] = cells[1].strip()
     except FormatError as error:
         problems.append(str(error))
-    return found
+    return names

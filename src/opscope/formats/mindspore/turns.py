@@ -63,10 +63,10 @@ def _renumbered(calls: list[Call], times: list[int], files: dict[Key, CallFiles]
     order = [calls[position] for _, position in sorted(keys)]
     new = {call.index: number for call, number in zip(order, numbers, strict=True)}
     moved = {call.index: files.pop((call.process, call.index)) for call in calls}
-    found = []
+    renumbered = []
     for call in order:
         files[call.process, new[call.index]] = moved[call.index]
-        found.append(
+        renumbered.append(
             msgspec.structs.replace(
                 call,
                 index=new[call.index],
@@ -76,4 +76,4 @@ def _renumbered(calls: list[Call], times: list[int], files: dict[Key, CallFiles]
                 else None,
             )
         )
-    return found
+    return renumbered

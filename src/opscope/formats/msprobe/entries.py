@@ -34,24 +34,24 @@ def read_construct(value: Any) -> dict[str, str | None]:
     """child -> parent out of construct.json, {} for anything else."""
     if not isinstance(value, dict):
         return {}
-    found: dict[str, str | None] = {}
+    parents: dict[str, str | None] = {}
     for child, parent in value.items():
         first = parent[0] if isinstance(parent, list) and parent else parent
         if first is None or isinstance(first, str):
-            found[child] = first
-    return found
+            parents[child] = first
+    return parents
 
 
 def entries_of(data: dict[str, Any], parents: dict[str, str | None]) -> list[Entry]:
     """Entries in the order of entering; those whose name has no known shape are calls of their own
     name.
     """
-    found = {name: _entry(name, body, data, parents) for name, body in data.items()}
+    entries = {name: _entry(name, body, data, parents) for name, body in data.items()}
     order: dict[str, Entry] = {}
-    for entry in found.values():
-        waiting = [name for name in entry.enclosing if name in found and name not in order]
+    for entry in entries.values():
+        waiting = [name for name in entry.enclosing if name in entries and name not in order]
         for name in (*reversed(waiting), entry.name):
-            order.setdefault(name, found[name])
+            order.setdefault(name, entries[name])
     return list(order.values())
 
 

@@ -41,9 +41,9 @@ def find_places(root: Path) -> list[Place]:
     """Folders with a dump.json or debug.json at or below root, by owner and step."""
     if root.is_file():
         return [_place(root.parent, (root.name,))]
-    found = [_place(folder, files) for folder, files in _folders(root)]
+    places = [_place(folder, files) for folder, files in _folders(root)]
     return sorted(
-        found,
+        places,
         key=lambda place: (
             place.rank is None,
             place.rank or 0,
@@ -63,8 +63,8 @@ def _folders(root: Path) -> Iterator[tuple[Path, tuple[str, ...]]]:
 
 def _place(folder: Path, files: tuple[str, ...]) -> Place:
     names = (folder if folder.is_absolute() else folder.resolve()).parts[-3:]
-    step = next((int(found[1]) for name in reversed(names) if (found := _STEP.fullmatch(name))), 0)
-    owner = next((found for name in reversed(names) if (found := _OWNER.fullmatch(name))), None)
+    step = next((int(named[1]) for name in reversed(names) if (named := _STEP.fullmatch(name))), 0)
+    owner = next((named for name in reversed(names) if (named := _OWNER.fullmatch(name))), None)
     if owner is None:
         return Place(folder, step, "", None, files)
     rank = None if owner[1] != "rank" else int(owner[2] or 0)

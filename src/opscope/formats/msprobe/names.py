@@ -50,35 +50,35 @@ class EntryName(msgspec.Struct, frozen=True):
 
 def parse_name(name: str) -> EntryName | None:
     """The parts of an entry's name, None for one of no known shape."""
-    found = _MODULE.fullmatch(name)
-    if found:
+    parts = _MODULE.fullmatch(name)
+    if parts:
         return EntryName(
-            "module", found["kind"], found["path"] or "", found["phase"], int(found["call"])
+            "module", parts["kind"], parts["path"] or "", parts["phase"], int(parts["call"])
         )
-    found = _GRADIENT.fullmatch(name)
-    if found:
+    parts = _GRADIENT.fullmatch(name)
+    if parts:
         return EntryName(
             "module",
-            found["kind"],
-            found["path"] or "",
+            parts["kind"],
+            parts["path"] or "",
             "backward",
-            int(found["call"] or 0),
+            int(parts["call"] or 0),
             "gradient",
         )
-    found = _API.fullmatch(name)
-    if found:
+    parts = _API.fullmatch(name)
+    if parts:
         phase = (
             "communication"
-            if found["prefix"] in {"Distributed", "MintDistributed"}
-            else found["phase"]
+            if parts["prefix"] in {"Distributed", "MintDistributed"}
+            else parts["phase"]
         )
         return EntryName(
-            "api", f"{found['prefix']}.{found['api']}", None, phase, int(found["call"])
+            "api", f"{parts['prefix']}.{parts['api']}", None, phase, int(parts["call"])
         )
-    found = _DEBUG.fullmatch(name)
-    if found:
-        phase = "backward" if found["name"].endswith("_grad") else "forward"
-        return EntryName("api", "debug", None, phase, int(found["call"]), "debug")
+    parts = _DEBUG.fullmatch(name)
+    if parts:
+        phase = "backward" if parts["name"].endswith("_grad") else "forward"
+        return EntryName("api", "debug", None, phase, int(parts["call"]), "debug")
     return None
 
 

@@ -166,11 +166,11 @@ class _Builder:
     def draft(self, call: Call) -> list[Tensor]:
         """Rows of one call: the file's values where it is there, else what dump.json says."""
         source = self._sources[call.process, call.index]
-        found = list(_leaves(source.entry))
-        for io, leaf, _ in found:
+        leaves = list(_leaves(source.entry))
+        for io, leaf, _ in leaves:
             if leaf.hash is not None and leaf.hash != _NO_HASH:
                 self.hashes[call.process, call.index, io, leaf.slot] = leaf.hash
-        return [_row(call, io, leaf, extra, source) for io, leaf, extra in found]
+        return [_row(call, io, leaf, extra, source) for io, leaf, extra in leaves]
 
 
 def _row(call: Call, io: str, leaf: TensorLeaf, extra: dict[str, Any], source: _Source) -> Tensor:

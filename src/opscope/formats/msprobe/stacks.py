@@ -22,7 +22,7 @@ def read_stacks(value: Any) -> dict[str, tuple[str, ...]]:
     """
     if not isinstance(value, dict):
         return {}
-    found: dict[str, tuple[str, ...]] = {}
+    stacks: dict[str, tuple[str, ...]] = {}
     for key, item in value.items():
         if (
             isinstance(item, list)
@@ -30,25 +30,25 @@ def read_stacks(value: Any) -> dict[str, tuple[str, ...]]:
             and all(isinstance(part, list) for part in item)
         ):
             frames = _frames(item[1])
-            found |= {name: frames for name in item[0] if isinstance(name, str)}
+            stacks |= {name: frames for name in item[0] if isinstance(name, str)}
         elif isinstance(item, list) and item:
-            found[key] = _frames(item)
-    return {name: frames for name, frames in found.items() if frames}
+            stacks[key] = _frames(item)
+    return {name: frames for name, frames in stacks.items() if frames}
 
 
 def _frames(lines: list[Any]) -> tuple[str, ...]:
     matches = (_FRAME.match(line) for line in lines[:_FRAME_LIMIT] if isinstance(line, str))
     return tuple(
-        f"{found['path']}:{found['line']} in {found['function'].strip()}"
-        for found in matches
-        if found
+        f"{frame['path']}:{frame['line']} in {frame['function'].strip()}"
+        for frame in matches
+        if frame
     )
 
 
 def user_line(frames: tuple[str, ...]) -> str | None:
     """Innermost "path:line" that is not a library's, None where all are."""
     for frame in frames:
-        place = frame.rpartition(" in ")[0] or frame
-        if not _LIBRARY.search(place):
-            return place
+        line = frame.rpartition(" in ")[0] or frame
+        if not _LIBRARY.search(line):
+            return line
     return None

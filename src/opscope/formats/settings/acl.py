@@ -84,17 +84,17 @@ def check(document: object) -> tuple[Problem, ...]:
             ),
         )
     dump = document["dump"]
-    found = check_table(dump, KEYS, at="dump")
+    problems = check_table(dump, KEYS, at="dump")
     if not isinstance(dump, dict):
-        return tuple(found)
-    for place, entry in enumerate(
+        return tuple(problems)
+    for number, entry in enumerate(
         dump.get("dump_list", []) if isinstance(dump.get("dump_list"), list) else []
     ):
-        found += check_table(entry, LIST_KEYS, at=f"dump.dump_list[{place}]")
-    if any(problem.severity == "error" for problem in found):
-        return tuple(found)
+        problems += check_table(entry, LIST_KEYS, at=f"dump.dump_list[{number}]")
+    if any(problem.severity == "error" for problem in problems):
+        return tuple(problems)
     return (
-        *found,
+        *problems,
         *(
             Problem("error", f"dump.{key}", text, "acl.json, object dump")
             for rule in RULES
@@ -126,14 +126,14 @@ def _scene(dump: Dump) -> Remarks:
             ("dump_debug", f"overflow dump and dump_scene {scene!r} exclude each other; keep one")
         ]
     if scene == "watcher":
-        found = (
+        remarks = (
             []
             if dump.get("dump_mode", "output") == "output"
             else [("dump_mode", 'scene watcher needs "output"')]
         )
         if not any(entry.get("watcher_nodes") for entry in dump.get("dump_list", [])):
-            found.append(("dump_list", "scene watcher needs watcher_nodes"))
-        return found
+            remarks.append(("dump_list", "scene watcher needs watcher_nodes"))
+        return remarks
     model = [
         key
         for key in ("dump_list", "dump_mode", "dump_level", "dump_step", "dump_data", "dump_stats")
@@ -201,21 +201,21 @@ def _something(dump: Dump) -> Remarks:
 
 
 def _entries(dump: Dump) -> Remarks:
-    found: Remarks = []
+    remarks: Remarks = []
     watcher = dump.get("dump_scene") == "watcher"
-    for place, entry in enumerate(dump.get("dump_list", [])):
-        at = f"dump_list[{place}]"
+    for number, entry in enumerate(dump.get("dump_list", [])):
+        at = f"dump_list[{number}]"
         if "watcher_nodes" in entry and not watcher:
-            found.append((f"{at}.watcher_nodes", 'goes with dump_scene "watcher" only'))
+            remarks.append((f"{at}.watcher_nodes", 'goes with dump_scene "watcher" only'))
         if watcher and "model_name" in entry:
-            found.append((f"{at}.model_name", "is not taken in scene watcher"))
+            remarks.append((f"{at}.model_name", "is not taken in scene watcher"))
         if "opname_range" in entry and "model_name" not in entry:
-            found.append((f"{at}.opname_range", "needs model_name beside it"))
+            remarks.append((f"{at}.opname_range", "needs model_name beside it"))
         for key in ("optype_blacklist", "opname_blacklist", "opname_range"):
             if key in entry and dump.get("dump_level", "all") != "op":
-                found.append((f"{at}.{key}", 'needs dump_level "op"'))
+                remarks.append((f"{at}.{key}", 'needs dump_level "op"'))
             if len(entry.get(key, [])) > MOST_ENTRIES:
-                found.append(
+                remarks.append(
                     (
                         f"{at}.{key}",
                         f"has {len(entry[key])} entries, at most {MOST_ENTRIES} are taken",
@@ -224,10 +224,10 @@ def _entries(dump: Dump) -> Remarks:
         if dump.get("dump_op_switch", "off") == "off" and (
             "" in entry.get("layer", ()) or entry.get("layer") == []
         ):
-            found.append(
+            remarks.append(
                 (f"{at}.layer", "is empty, or holds an empty name; leave it out for every operator")
             )
-    return found
+    return remarks
 
 
 def _statistics(dump: Dump) -> Remarks:

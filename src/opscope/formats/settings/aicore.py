@@ -103,9 +103,9 @@ def _settings(
     settings: Mapping[str, Any], purpose: str, frameworks: tuple[str, ...]
 ) -> dict[str, Any]:
     """What --set says; UsageError also for a key that stands in none of the lines asked for."""
-    found = tensorflow.given(settings, tuple(KEYS))
+    chosen = tensorflow.given(settings, tuple(KEYS))
     for key, places in KEYS.items():
-        if key.name in found and (purpose != "error" or not places & {*frameworks}):
+        if key.name in chosen and (purpose != "error" or not places & {*frameworks}):
             where = (
                 "purpose error"
                 if purpose != "error"
@@ -114,7 +114,7 @@ def _settings(
             raise UsageError(
                 f"--set {key.name}: stands nowhere in these settings; it goes with {where}"
             )
-    return found
+    return chosen
 
 
 def _environment(folder: str, purpose: str) -> tuple[Variable, ...]:

@@ -53,7 +53,7 @@ _ATC_WORDS = ("status_check", "op_debug_level", "op_debug_config")
 
 def check_options(options: dict[str, str], environment: dict[str, str]) -> tuple[Problem, ...]:
     """Remarks on GE and ATC options by name, without `--` and without `ge.exec.`."""
-    found = [
+    problems = [
         Problem("error", name, f"unknown option{nearest(name, list(OPTIONS))}")
         if name not in OPTIONS
         else Problem("error", name, f"{value!r} is not one of {', '.join(OPTIONS[name])}")
@@ -61,7 +61,7 @@ def check_options(options: dict[str, str], environment: dict[str, str]) -> tuple
         if name not in OPTIONS or (OPTIONS[name] and value not in OPTIONS[name])
     ]
     if options.get("enableDump") == "1" and options.get("enableDumpDebug") == "1":
-        found.append(
+        problems.append(
             Problem(
                 "error",
                 "enableDumpDebug",
@@ -70,7 +70,7 @@ def check_options(options: dict[str, str], environment: dict[str, str]) -> tuple
             )
         )
     if "dumpDebugMode" in options and options.get("enableDumpDebug") != "1":
-        found.append(
+        problems.append(
             Problem(
                 "note",
                 "dumpDebugMode",
@@ -80,26 +80,26 @@ def check_options(options: dict[str, str], environment: dict[str, str]) -> tuple
         )
     if options.get("dumpStep"):
         wrong = wrong_steps(options["dumpStep"])
-        found.extend([Problem("error", "dumpStep", wrong, "dumpStep")] if wrong else [])
+        problems.extend([Problem("error", "dumpStep", wrong, "dumpStep")] if wrong else [])
     if environment.get("NPU_COLLECT_PATH") and options.get("enable_exception_dump") in {"0", "2"}:
         text = (
             f"{options['enable_exception_dump']} has no effect: NPU_COLLECT_PATH is set and "
             "forces 1"
         )
-        found.append(Problem("note", "enable_exception_dump", text, "enable_exception_dump"))
-    return tuple(found)
+        problems.append(Problem("note", "enable_exception_dump", text, "enable_exception_dump"))
+    return tuple(problems)
 
 
 def check_config(text: str, environment: dict[str, str]) -> tuple[Problem, ...]:
     """Remarks on the file that op_debug_config names."""
-    found, words = [], []
+    problems, words = [], []
     for number, line in enumerate(text.splitlines(), start=1):
         key, equals, value = (part.strip() for part in line.partition("="))
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         if not equals or key not in {"op_debug_config", "op_debug_list"}:
             known = ["op_debug_config", "op_debug_list"]
-            found.append(
+            problems.append(
                 Problem(
                     "error",
                     f"line {number}",
@@ -108,13 +108,13 @@ def check_config(text: str, environment: dict[str, str]) -> tuple[Problem, ...]:
             )
         elif key == "op_debug_config":
             words = [word.strip() for word in value.split(",")]
-    found.extend(
+    problems.extend(
         Problem("error", "op_debug_config", f"{word!r} is unknown{nearest(word, CONFIG_WORDS)}")
         for word in words
         if word not in CONFIG_WORDS
     )
     if "oom" in words and "ccec_O0" in words:
-        found.append(
+        problems.append(
             Problem(
                 "error",
                 "op_debug_config",
@@ -123,7 +123,7 @@ def check_config(text: str, environment: dict[str, str]) -> tuple[Problem, ...]:
             )
         )
     if "oom" in words and environment.get("NPU_COLLECT_PATH"):
-        found.append(
+        problems.append(
             Problem(
                 "error",
                 "op_debug_config",
@@ -131,7 +131,7 @@ def check_config(text: str, environment: dict[str, str]) -> tuple[Problem, ...]:
                 "op_debug_config",
             )
         )
-    return tuple(found)
+    return tuple(problems)
 
 
 def prepare(request: Request) -> Prepared:
@@ -169,17 +169,17 @@ def _options(purpose: str, request: Request) -> dict[str, str]:
         return {"op_debug_level": "2", "enable_exception_dump": "1"}
     if purpose == "memory":
         return {"op_debug_config": f"{{FOLDER}}/{FILE}"}
-    found = {
+    options = {
         "enableDump": "1",
         "dumpPath": request.path or "./dump",
         "dumpMode": {None: "all", "both": "all"}.get(request.io, request.io or "all"),
     }
     if request.data == "statistic":
-        found["dumpData"] = "stats"
+        options["dumpData"] = "stats"
     if request.operators:
-        found["dumpLayer"] = " ".join(request.operators)
+        options["dumpLayer"] = " ".join(request.operators)
     steps = request.steps or (str(request.step) if request.step is not None else None)
-    return {**found, "dumpStep": steps} if steps else found
+    return {**options, "dumpStep": steps} if steps else options
 
 
 def _listed(request: Request) -> str:

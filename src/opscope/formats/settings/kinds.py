@@ -119,8 +119,8 @@ def find_kind(name: str) -> Kind:
         hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(BUILTIN)}"
         raise UsageError(f"no settings of kind {name!r}{hint}")
     module, _, attribute = reference.partition(":")
-    found: Kind = getattr(import_module(module), attribute)
-    return found
+    kind: Kind = getattr(import_module(module), attribute)
+    return kind
 
 
 # Keys that a file of a kind has at its top, nothing else has, and that are spelt right or nearly

@@ -86,27 +86,27 @@ def check(
     """Remarks on a parsed data_dump.json for that target; rules between keys are looked at once the
     keys are sound.
     """
-    found = check_table(document, TABLES)
+    problems = check_table(document, TABLES)
     if not isinstance(document, dict):
-        return tuple(found)
+        return tuple(problems)
     common, e2e = document.get("common_dump_settings"), document.get("e2e_dump_settings")
     if isinstance(common, dict):
-        found += check_table(
+        problems += check_table(
             common,
             COMMON_KEYS,
             at="common_dump_settings",
             elsewhere=dict.fromkeys(E2E_NAMES, "e2e_dump_settings"),
         )
-        found += statistics_of(common)
+        problems += statistics_of(common)
     if isinstance(e2e, dict):
-        found += check_table(
+        problems += check_table(
             e2e,
             E2E_KEYS,
             at="e2e_dump_settings",
             elsewhere=dict.fromkeys(COMMON_NAMES, "common_dump_settings"),
         )
     if isinstance(common, dict):
-        wrong = {problem.key for problem in found}
+        wrong = {problem.key for problem in problems}
         kept = {
             key: value
             for key, value in common.items()
@@ -117,12 +117,12 @@ def check(
             if isinstance(e2e, dict)
             else None
         )
-        found += [
+        problems += [
             problem
             for problem in broken_rules(kept, rest, target, environment or {})
             if problem.key not in wrong
         ]
-    return tuple(found)
+    return tuple(problems)
 
 
 def statistics_of(common: Mapping[str, Any]) -> list[Problem]:
@@ -130,11 +130,11 @@ def statistics_of(common: Mapping[str, Any]) -> list[Problem]:
     wanted = common.get("statistic_category")
     if not isinstance(wanted, list):
         return []
-    place = "common_dump_settings.statistic_category"
+    at = "common_dump_settings.statistic_category"
     return [
         Problem(
             "error",
-            place,
+            at,
             f"{name!r} is no statistic{nearest(name, STATISTICS)}",
             "statistic_category",
         )
@@ -231,10 +231,10 @@ def _overruled(document: dict[str, Any], settings: Mapping[str, Any]) -> dict[st
         key.name: "e2e_dump_settings" for key in E2E_KEYS
     }
     for name, value in settings.items():
-        place = places.get(name)
-        if place is None:
+        table = places.get(name)
+        if table is None:
             raise UsageError(f"data_dump.json has no key {name!r}{nearest(name, list(places))}")
-        document.setdefault(place, {})[name] = value
+        document.setdefault(table, {})[name] = value
     return document
 
 

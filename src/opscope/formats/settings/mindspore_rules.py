@@ -134,8 +134,8 @@ def wrong_texts(common: Mapping[str, Any]) -> list[Problem]:
     be read.
     """
     facts = Facts(common, {}, Target(), {})
-    found = (rule(facts) for rule in (_iteration, _kernels))
-    return [problem for problem in found if problem is not None and problem.severity == "error"]
+    problems = (rule(facts) for rule in (_iteration, _kernels))
+    return [problem for problem in problems if problem is not None and problem.severity == "error"]
 
 
 def _path(facts: Facts) -> Problem | None:

@@ -92,27 +92,27 @@ Remarks = list[tuple[str, str]]
 
 def check(document: object) -> tuple[Problem, ...]:
     """Remarks on a parsed config.json."""
-    found = check_table(document, KEYS)
+    problems = check_table(document, KEYS)
     if not isinstance(document, dict):
-        return tuple(found)
+        return tuple(problems)
     for task, keys in TASK_KEYS.items():
         if isinstance(document.get(task), dict):
-            found += check_table(document[task], keys, at=task)
-    if any(problem.severity == "error" for problem in found):
-        return tuple(found)
-    found += [
+            problems += check_table(document[task], keys, at=task)
+    if any(problem.severity == "error" for problem in problems):
+        return tuple(problems)
+    problems += [
         Problem("error", key, text, "config.json of msprobe")
         for rule in RULES
         for key, text in rule(document)
     ]
-    found += [
+    problems += [
         Problem(
             "note", key, "is known to msprobe's earlier generations only", "config.json of msprobe"
         )
         for key in EARLIER
         if key in document
     ]
-    return tuple(found)
+    return tuple(problems)
 
 
 def task_of(document: Config) -> str:
@@ -121,7 +121,7 @@ def task_of(document: Config) -> str:
 
 
 def _steps(document: Config) -> Remarks:
-    found: Remarks = []
+    remarks: Remarks = []
     for key in ("step", "rank"):
         value = document.get(key, [])
         parts = value if isinstance(value, list) else [value]
@@ -132,19 +132,19 @@ def _steps(document: Config) -> Remarks:
                 or not isinstance(part, int | str)
                 or wrong_steps(text) is not None
             ):
-                found.append((key, f'{part!r} is neither a number nor a range such as "4-6"'))
-    return found
+                remarks.append((key, f'{part!r} is neither a number nor a range such as "4-6"'))
+    return remarks
 
 
 def _data_modes(document: Config) -> Remarks:
     wanted = document.get(task_of(document), {}).get("data_mode", ["all"])
-    place = f"{task_of(document)}.data_mode"
-    found = [
-        (place, f"{mode!r} is unknown{nearest(mode, DATA_MODES)}")
+    at = f"{task_of(document)}.data_mode"
+    remarks = [
+        (at, f"{mode!r} is unknown{nearest(mode, DATA_MODES)}")
         for mode in wanted
         if mode not in DATA_MODES
     ]
-    return found or ([(place, '"all" stands alone')] if "all" in wanted and len(wanted) > 1 else [])
+    return remarks or ([(at, '"all" stands alone')] if "all" in wanted and len(wanted) > 1 else [])
 
 
 def _scope(document: Config) -> Remarks:

@@ -59,12 +59,12 @@ def check_table(
     if not isinstance(table, dict):
         return [Problem("error", at, f"is {_shown(table)}, a table {{…}} was expected")]
     known = {key.name: key for key in keys}
-    found: list[Problem] = []
+    problems: list[Problem] = []
     for name, value in table.items():
         key = known.get(name)
         home = (elsewhere or {}).get(name)
         if key is None and home is not None:
-            found.append(
+            problems.append(
                 Problem(
                     "error",
                     _place(at, name),
@@ -72,17 +72,17 @@ def check_table(
                 )
             )
         else:
-            found.extend(
+            problems.extend(
                 [_unknown(name, known, at)]
                 if key is None
                 else _check_value(value, key, _place(at, name))
             )
-    found.extend(
+    problems.extend(
         Problem("error", _place(at, key.name), "is missing; the tool stops without it")
         for key in keys
         if key.required and key.name not in table
     )
-    return found
+    return problems
 
 
 def nearest(word: str, known: Sequence[str]) -> str:
@@ -104,10 +104,10 @@ def _unknown(name: object, known: Mapping[str, Key], at: str) -> Problem:
     )
 
 
-def _check_value(value: object, key: Key, place: str) -> list[Problem]:
+def _check_value(value: object, key: Key, at: str) -> list[Problem]:
     words, fits = _KINDS[key.kind]
     if not fits(value):
-        return [Problem("error", place, f"is {_shown(value)}, {words} was expected")]
+        return [Problem("error", at, f"is {_shown(value)}, {words} was expected")]
     if key.choices and value not in key.choices:
         hint = (
             nearest(value, [str(choice) for choice in key.choices])
@@ -117,13 +117,13 @@ def _check_value(value: object, key: Key, place: str) -> list[Problem]:
         return [
             Problem(
                 "error",
-                place,
+                at,
                 f"is {_shown(value)}, not one of "
                 f"{', '.join(map(str, key.choices))}{hint if '?' in hint else ''}",
             )
         ]
     if key.least is not None and isinstance(value, int) and value < key.least:
-        return [Problem("error", place, f"is {value}, at least {key.least} was expected")]
+        return [Problem("error", at, f"is {value}, at least {key.least} was expected")]
     return []
 
 

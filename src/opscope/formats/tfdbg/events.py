@@ -82,12 +82,12 @@ class Events(msgspec.Struct):
 
     def stack(self, ids: tuple[str, ...]) -> tuple[str, ...]:
         """Frames as a run has them, innermost first."""
-        found = []
-        for place in reversed(ids):
-            file, line, function = self.frames.get(place, (-1, 0, ""))
+        frames = []
+        for frame in reversed(ids):
+            file, line, function = self.frames.get(frame, (-1, 0, ""))
             if 0 <= file < len(self.sources):
-                found.append(f"{self.sources[file]}:{line} in {function}")
-        return tuple(found)
+                frames.append(f"{self.sources[file]}:{line} in {function}")
+        return tuple(frames)
 
 
 def read_events(prefix: Path) -> Events:
@@ -130,10 +130,10 @@ def _number(message: Wire, wanted: int) -> int:
 
 
 def _numbers(message: Wire, wanted: int) -> tuple[int, ...]:
-    found: list[int] = []
+    numbers: list[int] = []
     for value in _all(message, wanted):
-        found += [value] if isinstance(value, int) else integers(value)
-    return tuple(found)
+        numbers += [value] if isinstance(value, int) else integers(value)
+    return tuple(numbers)
 
 
 def _stack(message: Wire, wanted: int) -> tuple[str, ...]:
@@ -154,12 +154,12 @@ def _source(message: Wire, _: float, events: Events) -> None:
 
 
 def _frame(message: Wire, _: float, events: Events) -> None:
-    place = next(_messages(message, 2), None)
-    if place is not None:
-        function = _texts(place).get(4, "")
+    location = next(_messages(message, 2), None)
+    if location is not None:
+        function = _texts(location).get(4, "")
         events.frames[_texts(message).get(1, "")] = (
-            _number(place, 1),
-            _number(place, 2),
+            _number(location, 1),
+            _number(location, 2),
             function,
         )
 

@@ -45,10 +45,10 @@ def dump_prefixes(path: Path) -> list[Path]:
     if not path.is_dir():
         return []
     return [
-        folder / found[1]
+        folder / metadata[1]
         for folder, names in walk(path, _DEPTH, ".metadata")
         for name in names
-        if (found := _METADATA.fullmatch(name))
+        if (metadata := _METADATA.fullmatch(name))
     ]
 
 
@@ -74,16 +74,16 @@ def _is_metadata(prefix: Path) -> bool:
 
 def _fields(data: bytes) -> set[int]:
     """The numbers of the fields of a message, as far as it is one."""
-    found, at = set(), 0
+    numbers, at = set(), 0
     while at < len(data):
         tag, at = varint(data, at)
         size = {1: 8, 5: 4}.get(tag & 7, 0)
         if tag & 7 in (0, 2):
             value, at = varint(data, at)
             size = value if tag & 7 == 2 else 0
-        found.add(tag >> 3)
+        numbers.add(tag >> 3)
         at += size
-    return found
+    return numbers
 
 
 def _split(data: bytes, path: Path) -> Iterator[tuple[int, bytes]]:

@@ -153,26 +153,26 @@ class Static:
     @cached_property
     def phases(self) -> dict[str, str]:
         """The phase of each operator."""
-        found = {
+        phases = {
             name: phase_of(self.frames[name], op.type, name, self.name)
             for name, op in self.ops.items()
         }
         after = self._reached(
-            [name for name, phase in found.items() if phase == BACKWARD], self._readers
+            [name for name, phase in phases.items() if phase == BACKWARD], self._readers
         )
         written = [op.name for op in self.assignments if op.name in after]
         before = self._reached(written, self._read)
-        found |= {name: OPTIMIZER for name in after & before if found[name] == FORWARD}
-        return found
+        phases |= {name: OPTIMIZER for name in after & before if phases[name] == FORWARD}
+        return phases
 
     def _reached(self, start: Iterable[str], edges: Mapping[str, list[str]]) -> set[str]:
-        found, left = set(start), list(start)
+        reached, left = set(start), list(start)
         while left:
             for name in edges.get(left.pop(), ()):
-                if name not in found:
-                    found.add(name)
+                if name not in reached:
+                    reached.add(name)
                     left.append(name)
-        return found
+        return reached
 
     @cached_property
     def _read(self) -> dict[str, list[str]]:
@@ -183,20 +183,20 @@ class Static:
 
     @cached_property
     def _readers(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {}
+        readers: dict[str, list[str]] = {}
         for name, given in self._read.items():
             for each in given:
-                found.setdefault(each, []).append(name)
-        return found
+                readers.setdefault(each, []).append(name)
+        return readers
 
     def forward_of(self, op: Op) -> str | None:
         """The name of the forward operator whose gradient an operator computes: the one it is named
         after, the one of its type that it reads from, or the only one of its scope that read what
         it reads.
         """
-        found = _OF_A_GRADIENT.fullmatch(op.name)
-        if found is not None:
-            return found[1]
+        named_after = _OF_A_GRADIENT.fullmatch(op.name)
+        if named_after is not None:
+            return named_after[1]
         path = op.name.removeprefix(TAPE)
         parts = path.split("/")
         for length in range(len(parts) - 1, 0, -1):

@@ -121,9 +121,9 @@ class _Builder:
         """Say the first result of mode CURT_HEALTH that is not finite, since it has no counts."""
         for draft in drafts:
             if any(state.kept.unsound for _, state in draft.outputs):
-                place = f" ({draft.source})" if draft.source else ""
+                source = f" ({draft.source})" if draft.source else ""
                 self.rows.problems.append(
-                    f"{draft.name}{place} is the first whose result holds a NaN or an infinity; "
+                    f"{draft.name}{source} is the first whose result holds a NaN or an infinity; "
                     "mode CURT_HEALTH does not tell which, CONCISE_HEALTH does"
                 )
                 return

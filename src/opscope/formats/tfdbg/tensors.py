@@ -219,8 +219,8 @@ def _integers(number: int, value: Any, dtype: np.dtype[Any]) -> Array:
 
 def integers(message: Wire) -> list[int]:
     """Integers that were packed into one field."""
-    found, at = [], 0
+    values, at = [], 0
     while at < len(message.data):
         value, at = message.varint(at)
-        found.append(value)
-    return found
+        values.append(value)
+    return values

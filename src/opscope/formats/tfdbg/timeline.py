@@ -299,8 +299,8 @@ class Timeline:
         arguments = static.arguments
         if len(nexts) != 1 or len(arguments) != nexts[0].outputs:
             return None
-        place = arguments.index(placeholder.name) if placeholder.name in arguments else -1
-        return outer.states.get((nexts[0].name, place))
+        output = arguments.index(placeholder.name) if placeholder.name in arguments else -1
+        return outer.states.get((nexts[0].name, output))
 
     def _given(self, kept: Kept | None) -> State:
         """What a graph was handed: the latest result of the same content, if any."""
@@ -380,8 +380,8 @@ class Timeline:
     def _outermost(self, graph: str) -> str:
         """The function that was called eagerly for this graph to run."""
         for _ in range(_LONGEST_CHAIN):
-            found = self._events.graphs.get(graph)
-            outer = self._events.graphs.get(found.outer) if found is not None else None
+            called = self._events.graphs.get(graph)
+            outer = self._events.graphs.get(called.outer) if called is not None else None
             if outer is None or not outer.name:
                 break
             graph = outer.id
@@ -476,7 +476,7 @@ def _name_gradient(update: Draft, parameter: State) -> None:
     """Give a gradient the name of its parameter: the one result of the backward pass, of the
     parameter's shape, that an update of it was computed from.
     """
-    found: dict[int, State] = {}
+    gradients: dict[int, State] = {}
     seen, left = {id(update)}, [update]
     while left:
         for _, state in left.pop().inputs:
@@ -484,12 +484,12 @@ def _name_gradient(update: Draft, parameter: State) -> None:
             if maker is None or id(maker) in seen:
                 continue
             if maker.phase == BACKWARD:
-                found[id(state)] = state
+                gradients[id(state)] = state
             elif maker.phase == OPTIMIZER and maker.step == update.step:
                 seen.add(id(maker))
                 left.append(maker)
     shape = parameter.kept.columns.get("shape")
-    fit = [state for state in found.values() if state.kept.columns.get("shape") == shape]
+    fit = [state for state in gradients.values() if state.kept.columns.get("shape") == shape]
     if len(fit) == 1 and fit[0].role is None:
         fit[0].role, fit[0].name = "gradient", parameter.name
 

@@ -118,13 +118,13 @@ def _take(
 def _write_call(
     run: Run, writer: Writer, call: Call, rows: Sequence[Tensor]
 ) -> tuple[Call, list[Tensor], list[str]]:
-    found, failures = [], []
+    written, failures = [], []
     for row in rows:
-        place, failure = _write_one(run, writer, call, row)
-        found.append(msgspec.structs.replace(row, value=place))
+        value, failure = _write_one(run, writer, call, row)
+        written.append(msgspec.structs.replace(row, value=value))
         if failure is not None:
             failures.append(failure)
-    return call, found, failures
+    return call, written, failures
 
 
 def _write_one(

@@ -118,13 +118,13 @@ class MindSporeFiles:
             f"{op_of(call)}.{flat(call.name)}.{call.task or 0}.{call.stream or 0}.{time}"
             f".{tensor.io}.{number}"
         )
-        place = self._save(
+        written = self._save(
             self.folder(call),
             f"{name}.DefaultFormat.{kind.mindspore or kind.name.capitalize()}.npy",
             values,
         )
         self._keep_shared(call, tensor, values)
-        return place
+        return written
 
     def time(self, call: Call, io: str, number: int) -> int:
         """The timestamp of one tensor: calls in order, inputs before outputs."""

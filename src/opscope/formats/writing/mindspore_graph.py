@@ -101,11 +101,11 @@ class _Builder:
     def _operands(self, call: Call, inputs: list[Tensor]) -> list[tuple[str, Tensor | None]]:
         """Operands in the order of their slots: edges, parameters and constants."""
         by_slot = {row.slot: row for row in inputs}
-        found: list[tuple[str, Tensor | None]] = []
+        operands: list[tuple[str, Tensor | None]] = []
         positional = argument_tree(call.args).get("args")
         for i, value in enumerate(positional if isinstance(positional, list) else []):
             row = by_slot.pop(str(i), None)
-            found.append(
+            operands.append(
                 (self._reference(call, row), row) if row is not None else (_value(value), None)
             )
         rest = sorted(
@@ -116,7 +116,7 @@ class _Builder:
                 item[0],
             ),
         )
-        return found + [(self._reference(call, row), row) for _, row in rest]
+        return operands + [(self._reference(call, row), row) for _, row in rest]
 
     def _reference(self, call: Call, row: Tensor) -> str:
         made = self._made.get((call.process, row.version)) if row.version is not None else None
@@ -152,10 +152,10 @@ class _Builder:
             else []
         )
         for frame in frames:
-            found = _FRAME.match(_one_line(frame))
-            if found is None:
+            parts = _FRAME.match(_one_line(frame))
+            if parts is None:
                 continue
-            path, line, function = found["path"], found["line"], found["function"]
+            path, line, function = parts["path"], parts["line"], parts["function"]
             if function and function.isidentifier():
                 lines.append(f"      # In file {path}:{line}~{line}, 0~0/    def {function}():/")
             lines.append(f"      # In file {path}:{line}, 0~0/        in {function or '?'}/")

@@ -50,20 +50,20 @@ class EntryNames:
         return self._known[key]
 
     def _new(self, call: Call) -> str:
-        place = (call.process, call.step)
-        if parse_name(call.name) is not None and (*place, call.name) not in self._taken:
-            self._taken.add((*place, call.name))
+        step = (call.process, call.step)
+        if parse_name(call.name) is not None and (*step, call.name) not in self._taken:
+            self._taken.add((*step, call.name))
             return call.name
         phase = "backward" if call.phase == "backward" else "forward"
         stem = _module_stem(call) if call.level == "module" else _api_stem(call)
         while True:
-            number = self._counts[(*place, f"{stem}.{phase}")]
-            self._counts[(*place, f"{stem}.{phase}")] += 1
+            number = self._counts[(*step, f"{stem}.{phase}")]
+            self._counts[(*step, f"{stem}.{phase}")] += 1
             name = (
                 f"{stem}.{phase}.{number}" if call.level == "module" else f"{stem}.{number}.{phase}"
             )
-            if (*place, name) not in self._taken:
-                self._taken.add((*place, name))
+            if (*step, name) not in self._taken:
+                self._taken.add((*step, name))
                 return name
 
 
@@ -78,7 +78,7 @@ def _api_stem(call: Call) -> str:
     if "::" in call.op:
         return f"Aten.{safe(call.op.rpartition('::')[2].partition('.')[0])}"
     prefix, _, name = call.op.rpartition(".")
-    known = next((short for short, place in PLACES.items() if prefix in {short, place}), None)
+    known = next((short for short, package in PLACES.items() if prefix in {short, package}), None)
     return f"{known}.{safe(name)}" if known else f"Torch.{safe(name)}"
 
 
@@ -238,14 +238,14 @@ def _body(call: Call, rows: list[Tensor]) -> dict[str, Any]:
 
 def _listed(leaves: dict[str, Any]) -> list[Any]:
     """Leaves by slot as nested lists; slots that are no numbers come at the end."""
-    found: list[Any] = []
+    nested: list[Any] = []
     odd = []
     for slot, leaf in leaves.items():
         path = slot.split(".")
         if not all(part.isdigit() and len(part) < 5 for part in path):
             odd.append(leaf)
             continue
-        target = found
+        target = nested
         for part in path[:-1]:
             _grow(target, int(part))
             if not isinstance(target[int(part)], list):
@@ -253,7 +253,7 @@ def _listed(leaves: dict[str, Any]) -> list[Any]:
             target = target[int(part)]
         _grow(target, int(path[-1]))
         target[int(path[-1])] = leaf
-    return found + odd
+    return nested + odd
 
 
 def _grow(items: list[Any], position: int) -> None:
@@ -342,6 +342,6 @@ def _stack_json(
 
 
 def _frame(frame: str) -> str:
-    place, _, function = frame.partition(" in ")
-    path, _, line = place.rpartition(":")
+    line_at, _, function = frame.partition(" in ")
+    path, _, line = line_at.rpartition(":")
     return f"File {path}, line {line}, in {function or '?'}, \n "

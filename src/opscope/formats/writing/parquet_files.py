@@ -72,14 +72,14 @@ def _write_table(connection: duckdb.DuckDBPyConnection, table: str, out: Path) -
 
 def _chosen(run: Run, wanted: Wanted) -> MemoryRun:
     """The calls that are meant, with their rows, as a run of its own."""
-    found = list(rows_of(run, wanted))
-    keys = {(call.process, call.index) for call, _ in found}
-    used = {(call.process, call.stack) for call, _ in found}
+    chosen = list(rows_of(run, wanted))
+    keys = {(call.process, call.index) for call, _ in chosen}
+    used = {(call.process, call.stack) for call, _ in chosen}
     return MemoryRun(
         run.info,
         run.processes,
-        [call for call, _ in found],
-        [row for _, rows in found for row in rows],
+        [call for call, _ in chosen],
+        [row for _, rows in chosen for row in rows],
         [stack for stack in records(run, "stacks") if (stack.process, stack.stack) in used],
         [one for one in records(run, "judgements") if (one.process, one.index) in keys],
     )

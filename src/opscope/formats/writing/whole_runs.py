@@ -107,8 +107,8 @@ class _WithOthers:
         """One tensor."""
         if call.level == self._level:
             return self._kernels.write(call, tensor, values)
-        place = self._others.write(call, tensor, values)
-        return msgspec.structs.replace(place, shard=f"others/{place.shard}")
+        written = self._others.write(call, tensor, values)
+        return msgspec.structs.replace(written, shard=f"others/{written.shard}")
 
     def close(self) -> None:
         """Finish both."""

@@ -113,7 +113,7 @@ class Book:
         self.names |= whole.names
         rows: dict[str, list[Row]] = {"stacks": [], "calls": [], "tensors": []}
         outer = next(self._index)
-        given = [{"tensor": str(place)} for place in range(len(whole.given))]
+        given = [{"tensor": str(slot)} for slot in range(len(whole.given))]
         args = msgspec.json.encode({"args": given, "kwargs": {}}).decode()
         rows["calls"].append(
             self._call(outer, None, op=whole.function, name=whole.function, module="", args=args)
@@ -164,10 +164,10 @@ class Book:
     def _tensors(self, index: int, io: str, states: Sequence[Any]) -> list[Row]:
         return [
             msgspec.structs.replace(
-                each.row, index=index, io=io, slot=str(place), version=each.version,
+                each.row, index=index, io=io, slot=str(slot), version=each.version,
                 **self._role(each.version),
             )
-            for place, each in enumerate(states)
+            for slot, each in enumerate(states)
             if isinstance(each, State) and each.row is not None
         ]  # fmt: skip
 
@@ -205,7 +205,7 @@ class Book:
 def _source(frames: Sequence[str]) -> str | None:
     places = (frame.rpartition(" in ")[0] for frame in frames)
     return next(
-        (place for place in places if _is_own(place.rpartition(":")[0])),
+        (line for line in places if _is_own(line.rpartition(":")[0])),
         None,
     )
 

@@ -53,9 +53,9 @@ def used(calls: Sequence[Executed], results: Iterable[State]) -> list[Executed]:
     executes no others.
     """
     wanted = {state.version for state in results}
-    found: list[Executed] = []
+    needed: list[Executed] = []
     for call in reversed(calls):
         if call.effects or any(state.version in wanted for state in call.made):
             wanted.update(state.version for state in call.states())
-            found.append(call)
-    return found[::-1]
+            needed.append(call)
+    return needed[::-1]

@@ -118,8 +118,8 @@ class Interpreter:
         kept, carried, rows = read[:first], list(read[first:second]), read[second:]
         order = range(params["length"])
         stacked: list[list[Held]] = []
-        for place in reversed(order) if params["reverse"] else order:
-            slices = [self._row(each, place, where) for each in rows]
+        for round_number in reversed(order) if params["reverse"] else order:
+            slices = [self._row(each, round_number, where) for each in rows]
             made = self._closed(params["jaxpr"], [*kept, *carried, *slices], where)
             carried = made[: len(carried)]
             stacked.append(made[len(carried) :])
@@ -135,24 +135,24 @@ class Interpreter:
 
     def _row(self, held: Held, place: int, where: _Where) -> Held:
         """A row of what a scan goes through."""
-        found = self._new(jax.lax.index_in_dim(held.value, place, keepdims=False))
-        self._note("slice", [held], [found], where, {"place": place})
-        return found
+        row = self._new(jax.lax.index_in_dim(held.value, place, keepdims=False))
+        self._note("slice", [held], [row], where, {"place": place})
+        return row
 
     def _stack(self, parts: list[Held], like: Any, where: _Where) -> Held:
         """What the rounds of a scan made, together."""
         values = [each.value for each in parts]
         whole = jax.numpy.stack(values) if values else jax.numpy.zeros(like.shape, like.dtype)
-        found = self._new(whole)
-        self._note("stack", parts, [found], where, {})
-        return found
+        stacked = self._new(whole)
+        self._note("stack", parts, [stacked], where, {})
+        return stacked
 
     # -- what computes -----------------------------------------------------------------------------
 
     def _bound(self, equation: Any, read: Sequence[Held], where: _Where) -> list[Held]:
         primitive = equation.primitive
-        found = primitive.get_bind_params(equation.params)
-        functions, params = found if isinstance(found, tuple) else ((), found)
+        bind_params = primitive.get_bind_params(equation.params)
+        functions, params = bind_params if isinstance(bind_params, tuple) else ((), bind_params)
         result = primitive.bind(*functions, *(each.value for each in read), **params)
         values = list(result) if primitive.multiple_results else [result]
         made = [
@@ -218,14 +218,14 @@ class Interpreter:
 
     def _frames_of(self, traceback: Any) -> tuple[str, ...]:
         """The frames of a traceback, innermost first, without JAX's own."""
-        found = self._frames.get(traceback)
-        if found is None:
-            found = self._frames[traceback] = tuple(
+        frames = self._frames.get(traceback)
+        if frames is None:
+            frames = self._frames[traceback] = tuple(
                 f"{frame.file_name}:{frame.line_num} in {frame.function_name}"
                 for frame in (traceback.frames if traceback is not None else ())
                 if not inside(frame.file_name, _JAX) and not inside(frame.file_name, OPSCOPE)
             )
-        return found
+        return frames
 
 
 def _atom(atom: Any, held: Mapping[Any, Held]) -> Held:
@@ -246,18 +246,18 @@ def _number(value: Any) -> bool | int | float | str:
 
 def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
     """The strides of an array of this shape, in elements, whose rows follow one another."""
-    found, step = [], 1
+    strides, step = [], 1
     for size in reversed(shape):
-        found.append(step)
+        strides.append(step)
         step *= max(size, 1)
-    return tuple(reversed(found))
+    return tuple(reversed(strides))
 
 
 def _shown(read: Sequence[State | Written], params: Mapping[str, Any]) -> str:
     """Column args: what was read by its slots, numbers as they are, parameters by their names."""
     args = [
-        each.number if isinstance(each, Written) else {"tensor": str(place)}
-        for place, each in enumerate(read)
+        each.number if isinstance(each, Written) else {"tensor": str(slot)}
+        for slot, each in enumerate(read)
     ]
     named = {name: _plain(value) for name, value in params.items() if _is_plain(value)}
     text = msgspec.json.encode({"args": args, "kwargs": named}).decode()

@@ -52,12 +52,12 @@ def parameters_of(given: Sequence[Leaf], chosen: frozenset[str]) -> dict[int, Na
             for leaf in given
             if leaf.path[0] in chosen
         }
-    found = {
+    named = {
         **_under(_TRAINED, PARAMETER, [leaf for leaf in given if _KEPT not in leaf.path]),
         **_under(_KEPT, BUFFER, [leaf for leaf in given if leaf.path[-1] != _BIASED]),
     }
-    if found:
-        return found
+    if named:
+        return named
     first = next((leaf.path[0] for leaf in given if len(leaf.path) > 1 and _is_real(leaf)), None)
     return {
         leaf.state.version: Name(PARAMETER, leaf.path[1:])
@@ -72,12 +72,12 @@ def _under(word: str, role: str, given: Iterable[Leaf]) -> dict[int, Name]:
     """
     within = [leaf for leaf in given if word in leaf.path[:-1]]
     depth = min((leaf.path.index(word) for leaf in within), default=0)
-    found = {}
+    names = {}
     for leaf in within:
         if leaf.path.index(word) == depth:
             last = len(leaf.path) - 1 - leaf.path[:-1][::-1].index(word)
-            found[leaf.state.version] = Name(role, leaf.path[last:])
-    return found
+            names[leaf.state.version] = Name(role, leaf.path[last:])
+    return names
 
 
 def _is_real(leaf: Leaf) -> bool:
@@ -94,7 +94,7 @@ def names_of(
     was given.
     """
     graph = _Graph(calls)
-    found = dict(known)
+    names = dict(known)
     for leaf in given:
         name = known.get(leaf.state.version)
         if name is None or name.role == GRADIENT:
@@ -103,13 +103,13 @@ def names_of(
         made = {one.state.version: graph.phase(one.state.version) for one in like}
         for one in like:
             if made[one.state.version] == BACKWARD:
-                found.setdefault(one.state.version, Name(GRADIENT, name.path))
+                names.setdefault(one.state.version, Name(GRADIENT, name.path))
         updated = graph.updated(leaf.state, [one for one in like if made[one.state.version]], name)
         if updated is not None:
-            found.setdefault(updated, name)
+            names.setdefault(updated, name)
             for version in graph.gradients(updated, leaf.state):
-                found.setdefault(version, Name(GRADIENT, name.path))
-    return found
+                names.setdefault(version, Name(GRADIENT, name.path))
+    return names
 
 
 def _may_be(result: Leaf, given: Leaf, name: Name) -> bool:
@@ -144,19 +144,19 @@ class _Graph:
         (of a buffer, whoever does) the nearest.
         """
         reached = []
-        for place, leaf in enumerate(results):
+        for number, leaf in enumerate(results):
             version = leaf.state.version
             if name.role == PARAMETER and self.phase(version) != OPTIMIZER:
                 continue
             distance = self._distance(version, before)
             if distance < _FAR:
-                reached.append((distance, len(leaf.path), place, version))
+                reached.append((distance, len(leaf.path), number, version))
         return min(reached)[-1] if reached else None
 
     def _distance(self, version: int, before: State) -> int:
         """Through how many calls a state comes from another, along states of its size."""
-        for far, found in self._above(version, before.row.size if before.row else None):
-            if found == before.version:
+        for far, above in self._above(version, before.row.size if before.row else None):
+            if above == before.version:
                 return far
         return _FAR
 

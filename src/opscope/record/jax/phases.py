@@ -39,7 +39,7 @@ def in_phases(calls: Iterable[Executed], *, graded: bool) -> list[Executed]:
     """The calls with their phases; graded: whether the function was given gradients. What no
     transformation made is of the forward pass until there are gradients, then of the optimizer.
     """
-    found = []
+    phased = []
     for call in calls:
         if _TRANSPOSED.search(call.scope):
             phase = RECOMPUTE if _AGAIN in call.scope else BACKWARD
@@ -48,8 +48,8 @@ def in_phases(calls: Iterable[Executed], *, graded: bool) -> list[Executed]:
             phase = FORWARD
         else:
             phase = OPTIMIZER if graded else FORWARD
-        found.append(msgspec.structs.replace(call, phase=phase))
-    return found
+        phased.append(msgspec.structs.replace(call, phase=phase))
+    return phased
 
 
 def with_beginnings(
@@ -63,24 +63,24 @@ def with_beginnings(
     """
     returned = {state.version for state in results}
     varying = {state.version for state in begun}
-    found: list[Executed] = []
+    ordered: list[Executed] = []
     losses: list[tuple[State, Executed]] = []
     last = FORWARD
     for call in calls:
         if call.phase in {BACKWARD, RECOMPUTE} and last not in {BACKWARD, RECOMPUTE}:
             loss = _loss(losses, call)
             if loss is not None:
-                found.append(_beginning(loss, call, one(loss)))
+                ordered.append(_beginning(loss, call, one(loss)))
             losses = []
         last = call.phase
-        found.append(call)
+        ordered.append(call)
         if call.phase == FORWARD:
             made = list(_varying(call, varying))
             varying.update(state.version for state in made)
             losses += [
                 (each, call) for each in made if _is_number(each) and each.version in returned
             ]
-    return found
+    return ordered
 
 
 def _beginning(loss: State, first: Executed, made: State) -> Executed:

@@ -62,9 +62,9 @@ class JaxRecording:
         args, kwargs = given
         leaves = jax.tree_util.tree_leaves(given)
         if self._records() and not any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
-            found = contain(self._missed, self._recorded, function, given, parameters)
-            if found is not None:
-                return found[0]
+            recorded = contain(self._missed, self._recorded, function, given, parameters)
+            if recorded is not None:
+                return recorded[0]
         return function(*args, **kwargs)
 
     def _records(self) -> bool:
@@ -99,8 +99,8 @@ class JaxRecording:
     ) -> tuple[Any]:
         """What a call of the function returns, in a tuple of one; its rows are written."""
         leaves, tree = jax.tree_util.tree_flatten_with_path(given)
-        arrays = [place for place, (_, leaf) in enumerate(leaves) if _is_array(leaf)]
-        values = [leaves[place][1] for place in arrays]
+        arrays = [number for number, (_, leaf) in enumerate(leaves) if _is_array(leaf)]
+        values = [leaves[number][1] for number in arrays]
         traced = _traced(function, tree, [leaf for _, leaf in leaves], arrays)
         held = [Held(value, self._book.state_of(value)) for value in values]
         constants = [Held(value, self._book.state_of(value)) for value in traced.program.consts]
@@ -108,13 +108,13 @@ class JaxRecording:
         made = interpreter.execute(traced.program, constants, held)
         arguments = _named_arguments(function)
         read = [
-            Leaf(_path(leaves[place][0], arguments), one.told)
-            for place, one in zip(arrays, held, strict=True)
+            Leaf(_path(leaves[number][0], arguments), one.told)
+            for number, one in zip(arrays, held, strict=True)
             if isinstance(one.told, State)
         ]
         results = [
-            Leaf(traced.paths[place], one.told)
-            for place, one in zip(traced.places, made, strict=True)
+            Leaf(traced.paths[number], one.told)
+            for number, one in zip(traced.places, made, strict=True)
             if isinstance(one.told, State)
         ]
         name = getattr(function, "__name__", type(function).__name__)
@@ -123,10 +123,10 @@ class JaxRecording:
             self.step()
         self._called.add(id(function))
         out = list(traced.leaves)
-        for place, one in zip(traced.places, made, strict=True):
-            out[place] = jax.numpy.asarray(one.value) if _is_written(one.value) else one.value
+        for number, one in zip(traced.places, made, strict=True):
+            out[number] = jax.numpy.asarray(one.value) if _is_written(one.value) else one.value
             if isinstance(one.told, State):
-                self._book.meet(out[place], one.told)
+                self._book.meet(out[number], one.told)
         self._book.add(whole)
         return (jax.tree_util.tree_unflatten(traced.tree, out),)
 
@@ -199,20 +199,20 @@ def _traced(
     function: Callable[..., Any], tree: Any, leaves: Sequence[Any], arrays: Sequence[int]
 ) -> _Traced:
     """The function as a program of the arrays among its arguments; all else is as it is given."""
-    found: list[Any] = []
+    returned: list[Any] = []
 
     def program(*values: Any) -> list[Any]:
         whole = list(leaves)
-        for place, value in zip(arrays, values, strict=True):
-            whole[place] = value
+        for number, value in zip(arrays, values, strict=True):
+            whole[number] = value
         args, kwargs = jax.tree_util.tree_unflatten(tree, whole)
         out, structure = jax.tree_util.tree_flatten_with_path(function(*args, **kwargs))
-        found[:] = [out, structure]
+        returned[:] = [out, structure]
         return [leaf for _, leaf in out if isinstance(leaf, jax.core.Tracer)]
 
-    traced = jax.make_jaxpr(program)(*(leaves[place] for place in arrays))
-    out, structure = found
-    places = [place for place, (_, leaf) in enumerate(out) if isinstance(leaf, jax.core.Tracer)]
+    traced = jax.make_jaxpr(program)(*(leaves[number] for number in arrays))
+    out, structure = returned
+    places = [number for number, (_, leaf) in enumerate(out) if isinstance(leaf, jax.core.Tracer)]
     return _Traced(
         traced,
         [leaf for _, leaf in out],

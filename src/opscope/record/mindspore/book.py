@@ -172,8 +172,8 @@ class Book:
         """The Cells that run in the calling thread, outermost first."""
         if not hasattr(self._local, "scopes"):
             self._local.scopes = []
-        found: list[Scope] = self._local.scopes
-        return found
+        scopes: list[Scope] = self._local.scopes
+        return scopes
 
     def close(self) -> None:
         """Write what is left; a second call does nothing."""
@@ -243,13 +243,13 @@ class Book:
             self.writer.end_step(self.step, finding=self._finding)
         self.step += 1
         self._begun = self._done
-        found, self._finding, self._gradient_seen = self._finding, False, False
+        finding, self._finding, self._gradient_seen = self._finding, False, False
         self._counts.clear()
         self._names.clear()
         self._relatives.clear()
         self._made = [{}, self._made[0]]
         last = self._config.selection.last_step
-        if found and self._config.on_overflow == "stop":
+        if finding and self._config.on_overflow == "stop":
             self._end_program(1)
         elif self._config.stop_after and last is not None and self.step > last:
             self._end_program(0)
@@ -282,17 +282,17 @@ class Book:
         if iteration is not None and iteration > self.step:
             self.end_step()
             self.step = iteration
-        found = self._ingestor.take(
+        taken = self._ingestor.take(
             folder, owned=parts.facts.owned, within=lambda phases: self._here(phases, phase)
         )
         self._tell_problems()
-        self._made[0].update(found.made)
-        self._finding = self._finding or found.finding
+        self._made[0].update(taken.made)
+        self._finding = self._finding or taken.finding
         if iteration is not None:
             return
-        if "backward" in found.phases:
+        if "backward" in taken.phases:
             self._phase_begins("backward")
-        if "optimizer" in found.phases and phase is None:
+        if "optimizer" in taken.phases and phase is None:
             for optimizer in self._live() or {FUNCTIONAL}:
                 self.steps.optimizer_begins(optimizer)
                 self.steps.optimizer_ends(optimizer)
@@ -559,11 +559,11 @@ class Book:
         row = described(self.writer.process.process, index, io, slot, tensor)
         if array is None:
             return row, None
-        found = measured(row, array)
-        if found is row:
+        with_statistics = measured(row, array)
+        if with_statistics is row:
             return row, None
         return msgspec.structs.replace(
-            found, version=self._version(tensor, array, found.digest)
+            with_statistics, version=self._version(tensor, array, with_statistics.digest)
         ), array
 
     def _version(self, tensor: Any, array: Array, digest: int | None) -> int:

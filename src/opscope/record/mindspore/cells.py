@@ -91,4 +91,4 @@ def operator_of(cell: Any) -> str:
 
 def live_optimizers(classes: tuple[type, ...]) -> set[Hashable]:
     """Optimizers of the program, by identity."""
-    return {id(found) for found in gc.get_objects() if issubclass(type(found), classes)}
+    return {id(candidate) for candidate in gc.get_objects() if issubclass(type(candidate), classes)}

@@ -26,13 +26,13 @@ TIMESTAMP = re.compile(r"\.([0-9]{10,20})\.(?:in|out)put\.")
 
 
 @contextlib.contextmanager
-def taking(place: Path) -> Iterator[None]:
+def taking(process_folder: Path) -> Iterator[None]:
     """Hold the right to take folders of this process's dump; OSError where the lock cannot be
     made.
     """
     import fcntl  # no such module on Windows, where MindSpore dumps nothing
 
-    with (place / LOCK).open("w") as file:
+    with (process_folder / LOCK).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
@@ -111,10 +111,10 @@ def _inside(path: Path | str, *, depth: int) -> Iterator[str]:
     """Directories so many levels below a path; none where it does not exist."""
     try:
         with os.scandir(path) as entries:
-            found = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
+            directories = [entry.path for entry in entries if entry.is_dir(follow_symlinks=False)]
     except OSError:
         return
-    for below in found:
+    for below in directories:
         if depth == 1:
             yield below
         else:
@@ -123,7 +123,5 @@ def _inside(path: Path | str, *, depth: int) -> Iterator[str]:
 
 def began(folder: Path) -> int:
     """Time of the first file of a folder, by the names of its files."""
-    times = [
-        int(found[1]) for entry in os.scandir(folder) if (found := TIMESTAMP.search(entry.name))
-    ]
+    times = [int(time[1]) for entry in os.scandir(folder) if (time := TIMESTAMP.search(entry.name))]
     return min(times, default=0)

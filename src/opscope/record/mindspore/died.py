@@ -27,7 +27,7 @@ FAULTS = frozenset({signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL,
 MOST_CANDIDATES = 8
 
 
-def tell_died(place: Path, dump: Path, number: int, taken: Collection[Path]) -> None:
+def tell_died(process_folder: Path, dump: Path, number: int, taken: Collection[Path]) -> None:
     """Tell what is needed to write the row of the kernel in which a process died of this signal;
     nothing where there is none.
 
@@ -37,7 +37,7 @@ def tell_died(place: Path, dump: Path, number: int, taken: Collection[Path]) -> 
     last = max(
         (folder for folder in folders_of(dump) if folder not in taken), key=began, default=None
     )
-    if last is None or number not in FAULTS or (place / RAISED).exists():
+    if last is None or number not in FAULTS or (process_folder / RAISED).exists():
         return
     try:
         meant = [
@@ -57,5 +57,5 @@ def tell_died(place: Path, dump: Path, number: int, taken: Collection[Path]) -> 
             f"{call.op} ({call.source or call.name})" for call in meant[:MOST_CANDIDATES]
         )
         told = Raised(folder=str(last), error=text, kernel=None, candidates=candidates)
-    (place / RAISED).mkdir()
-    write_json(place / RAISED / FACTS, told)
+    (process_folder / RAISED).mkdir()
+    write_json(process_folder / RAISED / FACTS, told)

@@ -42,10 +42,10 @@ def site_of(frame: FrameType | None) -> Site:
         elif source is None and OPTIMIZER.search(path) is not None:
             phase = "optimizer"
         if LIBRARY.search(path) is None:
-            place = f"{path}:{below.f_lineno}"
-            source = source or place
+            line = f"{path}:{below.f_lineno}"
+            source = source or line
             if len(frames) < MOST_FRAMES:
-                frames.append(f"{place} in {code.co_name}")
+                frames.append(f"{line} in {code.co_name}")
     return Site(phase, source, tuple(frames))
 
 

@@ -100,7 +100,7 @@ class Ingestor:
             return self._take(folder, owned=owned, within=within)
 
     def _take(self, folder: Path, *, owned: bool, within: Where | None) -> Taken:
-        found = NOTHING
+        taken = NOTHING
         told = read_raised(self._place, folder) if self._place is not None else None
         if told is not None and told.kernel is None:
             self.problems.append(
@@ -114,13 +114,13 @@ class Ingestor:
                 if told is not None and told.kernel is not None
                 else None,
             )
-            found = self._write(run, within, told)
+            taken = self._write(run, within, told)
             self.problems.extend(run.problems)
         except (OpscopeError, OSError) as error:
             self.problems.append(str(error))
         if owned:
             shutil.rmtree(folder, ignore_errors=True)
-        return found
+        return taken
 
     def end_step(self, step: int, *, finding: bool) -> None:
         """Say that all graphs of a step are in."""
@@ -183,27 +183,27 @@ class Ingestor:
             self.meet(call.op)
         rows_of_tables = {"stacks": stacks, "calls": calls, "tensors": tensors}
         self.writer.append_rows(rows_of_tables, step=step)
-        found = _taken(phases, rows, versions)
+        landed = _taken(phases, rows, versions)
         return msgspec.structs.replace(
-            found, finding=found.finding or any(call.error is not None for call in calls)
+            landed, finding=landed.finding or any(call.error is not None for call in calls)
         )
 
     def _take_from_program(
         self, calls: Sequence[Call], rows: dict[int, list[Tensor]], told: Raised | None
     ) -> dict[Slot, Array]:
         """What the call that raised has read and no file holds; its rows get the statistics."""
-        found: dict[Slot, Array] = {}
+        arrays: dict[Slot, Array] = {}
         for call in calls if told is not None else ():
-            for place, row in enumerate(rows[call.index]) if call.error is not None else ():
+            for number, row in enumerate(rows[call.index]) if call.error is not None else ():
                 array = (
                     taken_input(self._place, told, row)
                     if self._place is not None and told is not None and row.value is None
                     else None
                 )
                 if array is not None:
-                    found[row.index, row.io, row.slot] = array
-                    rows[call.index][place] = measured(row, array)
-        return found
+                    arrays[row.index, row.io, row.slot] = array
+                    rows[call.index][number] = measured(row, array)
+        return arrays
 
     def _wants(self, call: Call) -> bool:
         if not self._config.selection.wants_call(call):
@@ -277,17 +277,17 @@ def _versions(rows: dict[int, list[Tensor]], base: int, known: Mapping[int, int]
     """
     tensors = [row for part in rows.values() for row in part if row.version is not None]
     made = {row.version for row in tensors if row.io == "output"}
-    found: dict[int, int] = {}
+    versions: dict[int, int] = {}
     for row in tensors:
-        if row.version is None or row.version in found:
+        if row.version is None or row.version in versions:
             continue
         outside = row.version not in made and row.digest is not None
-        found[row.version] = (
+        versions[row.version] = (
             known.get(row.digest, base + row.version)
             if outside and row.digest is not None
             else base + row.version
         )
-    return found
+    return versions
 
 
 def _taken(

@@ -97,23 +97,23 @@ def begin(config: RecordConfig, run: Path) -> Joined:
         world=first_number(os.environ, WORLD_VARIABLES),
         keep_argv=config.keep_argv,
     )
-    place, dump = make_place(run, process)
+    process_folder, dump = make_place(run, process)
     theirs = users_dump(os.environ, run)
     facts = Facts(process=process, dump=str(theirs or dump), owned=theirs is None)
-    active.chosen.tell = lambda: write_json(place / CHOICES, active.chosen.words())
+    active.chosen.tell = lambda: write_json(process_folder / CHOICES, active.chosen.words())
     active.chosen.tell()
-    hand_declared(place)
-    atexit.register(hand_declared, place)
-    book, end = record_pynative(run, config, place, facts)
+    hand_declared(process_folder)
+    atexit.register(hand_declared, process_folder)
+    book, end = record_pynative(run, config, process_folder, facts)
     last = config.selection.last_step if config.stop_after else None
     if theirs is None:
         os.environ[VARIABLE] = str(
-            write_settings(place, settings_document(dump, _steps(config, last)))
+            write_settings(process_folder, settings_document(dump, _steps(config, last)))
         )
         end = _both(_surviving(), end)
         if config.set_dump:
             end = _both(_following_set_dump(), end)
-    write_facts(place, facts)
+    write_facts(process_folder, facts)
     if last is not None and theirs is None:
         stop_after(
             dump, last, lambda: book is not None and book.compiled is not None and book.compiled.own
@@ -122,7 +122,7 @@ def begin(config: RecordConfig, run: Path) -> Joined:
 
 
 def record_pynative(
-    run: Path, config: RecordConfig, place: Path, facts: Facts
+    run: Path, config: RecordConfig, process_folder: Path, facts: Facts
 ) -> tuple[Book | None, Callable[[], None]]:
     """Record what runs outside of graphs, where MindSpore has the hook for it and opscope's own
     packages are installed.
@@ -145,9 +145,9 @@ def record_pynative(
         return ProcessWriter(run, facts.process, keep=config.keep_last)
 
     book = Book(writer, config, live=optimizers, stop=stop_program, chosen=active.chosen)
-    book.compiled = CompiledParts(place, facts, synchronize)
+    book.compiled = CompiledParts(process_folder, facts, synchronize)
     try:
-        end = start(book, teller(place, Path(facts.dump)))
+        end = start(book, teller(process_folder, Path(facts.dump)))
     except ImportError:  # MindSpore before 2.10 has no dispatch mode
         return None, _nothing
     active.marks.append(book.mark_step)

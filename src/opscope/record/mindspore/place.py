@@ -67,13 +67,13 @@ def make_place(run: Path, process: Process) -> tuple[Path, Path]:
     cannot be made.
     """
     start = int((process.start or 0) * 1000)
-    place = (run / FOLDER / f"{process.pid}-{start}").absolute()
-    make_directory(place.parent, exist_ok=True)
-    make_directory(place)
-    dump = place / "dump"
+    process_folder = (run / FOLDER / f"{process.pid}-{start}").absolute()
+    make_directory(process_folder.parent, exist_ok=True)
+    make_directory(process_folder)
+    dump = process_folder / "dump"
     if SAFE.fullmatch(str(dump)) is None:
         dump = Path(tempfile.mkdtemp(prefix=TEMPORARY)) / "dump"
-    return place, dump
+    return process_folder, dump
 
 
 def remove_dump(dump: Path) -> None:
@@ -83,16 +83,16 @@ def remove_dump(dump: Path) -> None:
         shutil.rmtree(dump.parent, ignore_errors=True)
 
 
-def write_facts(place: Path, facts: Facts) -> None:
+def write_facts(process_folder: Path, facts: Facts) -> None:
     """Tell the launcher."""
-    write_json(place / FACTS, facts)
+    write_json(process_folder / FACTS, facts)
 
 
-def read_facts(place: Path) -> Facts | None:
+def read_facts(process_folder: Path) -> Facts | None:
     """What a process told; None while it has told nothing. Raises FormatError for what is no such
     file.
     """
-    path = place / FACTS
+    path = process_folder / FACTS
     try:
         if path.stat().st_size > LARGEST:
             raise FormatError(path, "is too large to be written by opscope")
@@ -103,26 +103,26 @@ def read_facts(place: Path) -> Facts | None:
         raise FormatError(path, f"cannot be read: {error}") from error
 
 
-def read_choices(place: Path) -> Choices:
+def read_choices(process_folder: Path) -> Choices:
     """What the program of a process chose; nothing where the file is missing or is none."""
     try:
-        return msgspec.json.decode((place / CHOICES).read_bytes(), type=Choices)
+        return msgspec.json.decode((process_folder / CHOICES).read_bytes(), type=Choices)
     except (OSError, msgspec.MsgspecError):
         return Choices()
 
 
-def hand_declared(place: Path) -> None:
+def hand_declared(process_folder: Path) -> None:
     """Tell the launcher what is declared of operators in this process, if anything is and the disk
     takes it.
     """
     if declared_rows():
         with contextlib.suppress(OSError):
-            write_operators(place, declared_rows())
+            write_operators(process_folder, declared_rows())
 
 
-def handed_declared(place: Path | None) -> Rows:
+def handed_declared(process_folder: Path | None) -> Rows:
     """What is declared in the process of this place, as far as it told."""
-    return read_operators([] if place is None else [place]).rows
+    return read_operators([] if process_folder is None else [process_folder]).rows
 
 
 def settings_document(dump: Path, steps: str | None) -> dict[str, Any]:
@@ -146,9 +146,9 @@ def settings_document(dump: Path, steps: str | None) -> dict[str, Any]:
     }
 
 
-def write_settings(place: Path, document: dict[str, Any]) -> Path:
+def write_settings(process_folder: Path, document: dict[str, Any]) -> Path:
     """Write the settings; the path that MINDSPORE_DUMP_CONFIG is to name."""
-    path = place / FILE
+    path = process_folder / FILE
     path.write_text(json.dumps(document, indent=1), encoding="utf-8")
     os.chmod(path, 0o644)  # noqa: PTH101 - MindSpore refuses files that others may write
     return path

@@ -94,8 +94,8 @@ class PyNative:
         if self._busy or not self.book.observing or self._compiles():
             return None
         self._settle()
-        found: Scope | None = self._guarded(self._enter, cell, args)
-        return found
+        scope: Scope | None = self._guarded(self._enter, cell, args)
+        return scope
 
     def _enter(self, cell: Any, args: tuple[Any, ...]) -> Scope:
         self._claim()
@@ -156,8 +156,8 @@ def optimizers() -> set[Hashable]:
 def optimizer_classes() -> tuple[type, ...]:
     """Base classes of MindSpore's optimizers, as far as the program has imported them."""
     homes = ("mindspore.nn.optim.optimizer", "mindspore.experimental.optim.optimizer")
-    found = (getattr(sys.modules.get(home), "Optimizer", None) for home in homes)
-    return tuple(kind for kind in found if isinstance(kind, type))
+    bases = (getattr(sys.modules.get(home), "Optimizer", None) for home in homes)
+    return tuple(kind for kind in bases if isinstance(kind, type))
 
 
 def synchronize() -> None:

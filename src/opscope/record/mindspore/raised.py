@@ -63,19 +63,19 @@ class Raised(msgspec.Struct, frozen=True, kw_only=True):
     candidates: tuple[str, ...] = ()
 
 
-def tell_raised(place: Path, dump: Path, error: BaseException) -> None:
+def tell_raised(process_folder: Path, dump: Path, error: BaseException) -> None:
     """Tell, of the first graph that raises in this process, what is needed to write its row.
 
     Nothing for errors that no graph raised while it ran, and where the kernel cannot be told.
     """
     frame = _graph_frame(error.__traceback__)
-    if frame is None or (place / RAISED).exists():
+    if frame is None or (process_folder / RAISED).exists():
         return
     text = f"{type(error).__name__}: {first_paragraph(str(error))}"
     meant = _meant(_suspects(dump, Failed(str(error)), frame), text)
     if not meant:
         return
-    (place / RAISED).mkdir()
+    (process_folder / RAISED).mkdir()
     first = meant[0]
     missing = {
         row.slot: first.inputs[row.slot]
@@ -85,7 +85,7 @@ def tell_raised(place: Path, dump: Path, error: BaseException) -> None:
     if len(meant) == 1:
         first.folder.mkdir(parents=True, exist_ok=True)
         for slot, array in missing.items():
-            np.save(place / RAISED / f"{slot}.npy", array, allow_pickle=False)
+            np.save(process_folder / RAISED / f"{slot}.npy", array, allow_pickle=False)
         told = Raised(
             folder=str(first.folder),
             error=text[:4000],
@@ -99,7 +99,7 @@ def tell_raised(place: Path, dump: Path, error: BaseException) -> None:
         told = Raised(
             folder=str(first.folder), error=text[:4000], kernel=None, candidates=candidates
         )
-    write_json(place / RAISED / FACTS, told)
+    write_json(process_folder / RAISED / FACTS, told)
 
 
 class _Suspect(msgspec.Struct, frozen=True):
@@ -118,16 +118,16 @@ def _suspects(dump: Path, failed: Failed, frame: FrameType) -> list[_Suspect]:
     whose iteration has no folder yet.
     """
     last = max(folders_of(dump), key=began, default=None)
-    found = list(_suspects_of(last, failed, frame)) if last is not None else []
-    if found:
-        return found
+    suspects = list(_suspects_of(last, failed, frame)) if last is not None else []
+    if suspects:
+        return suspects
     for folder in list(_next_folders(dump)):
         folder.mkdir(parents=True)
         try:
-            found += _suspects_of(folder, failed, frame)
+            suspects += _suspects_of(folder, failed, frame)
         finally:
             folder.rmdir()
-    return found
+    return suspects
 
 
 def _suspects_of(folder: Path, failed: Failed, frame: FrameType) -> Iterator[_Suspect]:
@@ -158,18 +158,18 @@ def _next_folders(dump: Path) -> Iterator[Path]:
 
 def _graph_frame(traceback: TracebackType | None) -> FrameType | None:
     """The innermost frame in which MindSpore runs a graph; None where it was not running one."""
-    found = None
+    innermost = None
     while traceback is not None:
         code, local = traceback.tb_frame.f_code, traceback.tb_frame.f_locals
         path = code.co_filename.replace("\\", "/")
         runs = any(code.co_name == name and variable in local for name, variable in _RUNS)
-        found = (
+        innermost = (
             traceback.tb_frame
             if runs and path.endswith("/api.py") and "/mindspore/" in path
-            else found
+            else innermost
         )
         traceback = traceback.tb_next
-    return found
+    return innermost
 
 
 def _inputs(run: Run, rows: list[Tensor], frame: FrameType) -> Iterator[tuple[str, Array]]:
@@ -187,8 +187,8 @@ def _of_program(row: Tensor, given: Mapping[str, Any]) -> Array | None:
     shape.
     """
     held = given.get(str(row.tensor_name))
-    found = [held] if held is not None else list(_parameters(str(row.tensor_name)))
-    arrays = [array for each in found if (array := array_of(each)) is not None]
+    held_arrays = [held] if held is not None else list(_parameters(str(row.tensor_name)))
+    arrays = [array for each in held_arrays if (array := array_of(each)) is not None]
     fit = [array for array in arrays if row.shape is None or array.shape == row.shape]
     return (
         fit[0]
@@ -216,11 +216,11 @@ def _arguments(frame: FrameType) -> Iterator[tuple[str, Any]]:
         and not inspect.ismethod(function)
     ):
         names = names[1:]
-    for place, value in enumerate(args):
-        name = names[min(place, len(names) - 1)] if names else None
+    for number, value in enumerate(args):
+        name = names[min(number, len(names) - 1)] if names else None
         if name is not None and name.kind is name.VAR_POSITIONAL:
-            yield f"{name.name}{place - len(names) + 1}", value
-        elif name is not None and place < len(names):
+            yield f"{name.name}{number - len(names) + 1}", value
+        elif name is not None and number < len(names):
             yield name.name, value
         if isinstance(getattr(value, "name", None), str):
             yield value.name, value  # a parameter handed over keeps its own name
@@ -229,10 +229,10 @@ def _arguments(frame: FrameType) -> Iterator[tuple[str, Any]]:
 def _parameters(name: str) -> Iterator[Any]:
     """Parameters of the program's Cells that have this name."""
     seen: set[int] = set()
-    for found in gc.get_objects():
+    for cell in gc.get_objects():
         held = (
-            found.__dict__.get("_params")
-            if hasattr(type(found), "construct") and hasattr(found, "__dict__")
+            cell.__dict__.get("_params")
+            if hasattr(type(cell), "construct") and hasattr(cell, "__dict__")
             else None
         )
         for parameter in held.values() if isinstance(held, dict) else ():
@@ -241,27 +241,27 @@ def _parameters(name: str) -> Iterator[Any]:
                 yield parameter
 
 
-def _meant(found: list[_Suspect], text: str) -> list[_Suspect]:
+def _meant(suspects: list[_Suspect], text: str) -> list[_Suspect]:
     """Of several kernels of one primitive those that hold the whole number the error complains of,
     where it names one.
     """
     number = _GOT.search(text)
-    if len(found) < 2 or number is None:
-        return found
+    if len(suspects) < 2 or number is None:
+        return suspects
     wanted = int(number[1])
     holding = [
         each
-        for each in found
+        for each in suspects
         if any(
             array.dtype.kind in "iu" and (array == wanted).any() for array in each.inputs.values()
         )
     ]
-    return holding or found
+    return holding or suspects
 
 
-def read_raised(place: Path, folder: Path) -> Raised | None:
+def read_raised(process_folder: Path, folder: Path) -> Raised | None:
     """What a process told of a folder; None where it told nothing of it."""
-    path = place / RAISED / FACTS
+    path = process_folder / RAISED / FACTS
     try:
         if path.stat().st_size > LARGEST:
             return None
@@ -271,21 +271,21 @@ def read_raised(place: Path, folder: Path) -> Raised | None:
     return told if told.folder == str(folder) else None
 
 
-def taken_input(place: Path, told: Raised, row: Tensor) -> Array | None:
+def taken_input(process_folder: Path, told: Raised, row: Tensor) -> Array | None:
     """The elements of an input that were taken from the program; None where they were not.
     FormatError for a file that is none.
     """
     if row.io != "input" or row.slot not in told.slots or _SLOT.fullmatch(row.slot) is None:
         return None
-    return read_npy(place / RAISED / f"{row.slot}.npy", true=find_dtype(row.dtype))
+    return read_npy(process_folder / RAISED / f"{row.slot}.npy", true=find_dtype(row.dtype))
 
 
-def teller(place: Path, dump: Path) -> Callable[[BaseException], None]:
+def teller(process_folder: Path, dump: Path) -> Callable[[BaseException], None]:
     """A function to call with every exception that passes; it raises nothing."""
 
     def tell(error: BaseException) -> None:
         try:
-            tell_raised(place, dump, error)
+            tell_raised(process_folder, dump, error)
         except (OpscopeError, OSError, RuntimeError, TypeError, ValueError):
             return
 

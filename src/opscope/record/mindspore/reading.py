@@ -82,8 +82,8 @@ def tensors_in(value: Any, kind: type, slot: str = "") -> Iterator[tuple[str, An
     if isinstance(value, kind):
         yield slot or "0", value
     elif isinstance(value, (list, tuple)):
-        for place, item in enumerate(value):
-            yield from tensors_in(item, kind, f"{slot}.{place}" if slot else str(place))
+        for number, item in enumerate(value):
+            yield from tensors_in(item, kind, f"{slot}.{number}" if slot else str(number))
 
 
 def arguments_text(
@@ -97,12 +97,12 @@ def arguments_text(
         if isinstance(value, kind):
             return {"tensor": slot}
         if isinstance(value, (list, tuple)):
-            return [tree(item, f"{slot}.{place}") for place, item in enumerate(value)]
+            return [tree(item, f"{slot}.{number}") for number, item in enumerate(value)]
         return tagged(value)
 
     named = {name: tagged(value) for name, value in (attributes or {}).items()}
     return msgspec.json.encode(
-        {"args": [tree(value, str(place)) for place, value in enumerate(args)], "kwargs": named}
+        {"args": [tree(value, str(number)) for number, value in enumerate(args)], "kwargs": named}
     ).decode()
 
 
@@ -112,9 +112,9 @@ def attributes_of(args: Sequence[Any]) -> dict[str, Any]:
     """
     primitive = args[0] if len(args) == 3 and isinstance(args[1], str) else None
     for held in ("init_attrs", "attrs"):
-        found = getattr(primitive, held, None)
-        if isinstance(found, dict) and found:
-            return {str(name): value for name, value in found.items()}
+        attributes = getattr(primitive, held, None)
+        if isinstance(attributes, dict) and attributes:
+            return {str(name): value for name, value in attributes.items()}
     return {}
 
 

@@ -36,18 +36,18 @@ class Relatives:
         if call.phase != "backward" or call.module:
             return call
         near = [
-            found
+            relative
             for row in read
             if row.version is not None
-            for found in self._by_version.get(row.version, ())
+            for relative in self._by_version.get(row.version, ())
         ]
-        same = [found for found in near if base_name(found.op) == base_name(call.op)]
+        same = [relative for relative in near if base_name(relative.op) == base_name(call.op)]
         if same:
-            forward = max(same, key=lambda found: found.index)
+            forward = max(same, key=lambda relative: relative.index)
             return msgspec.structs.replace(
                 call, module=forward.module, forward_index=forward.index, source=forward.source
             )
-        modules = {found.module for found in near}
+        modules = {relative.module for relative in near}
         return msgspec.structs.replace(call, module=modules.pop()) if len(modules) == 1 else call
 
 

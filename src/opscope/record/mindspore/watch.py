@@ -62,22 +62,24 @@ class Dumps:
 
     def poll(self, *, ended: bool = False) -> None:
         """Take every folder that is finished; all of them once the command has ended."""
-        for place in sorted(path for path in (self._run / FOLDER).glob("*") if path.is_dir()):
-            with taking(place):
-                self._take(place, ended=ended)
+        for process_folder in sorted(
+            path for path in (self._run / FOLDER).glob("*") if path.is_dir()
+        ):
+            with taking(process_folder):
+                self._take(process_folder, ended=ended)
 
-    def _take(self, place: Path, *, ended: bool) -> None:
-        facts = self._facts(place)
+    def _take(self, process_folder: Path, *, ended: bool) -> None:
+        facts = self._facts(process_folder)
         if facts is None or (not ended and (facts.taken_inside or not facts.owned)):
             return
         if facts.taken_inside and not facts.owned:
             return  # nothing says which of the user's folders the process took
         for step, folders in finished(Path(facts.dump), self._taken, ended=ended):
-            ingestor = self._ingestor(place, facts)
-            ingestor.chosen.adopt(read_choices(place))
-            found = [ingestor.take(folder, owned=facts.owned) for folder in folders]
+            ingestor = self._ingestor(process_folder, facts)
+            ingestor.chosen.adopt(read_choices(process_folder))
+            taken_folders = [ingestor.take(folder, owned=facts.owned) for folder in folders]
             self._taken.update(folders)
-            ingestor.end_step(step, finding=any(taken.finding for taken in found))
+            ingestor.end_step(step, finding=any(taken.finding for taken in taken_folders))
 
     def died(self, pid: int, signal: int) -> None:
         """A process was ended by a signal: where that was in a kernel of a graph, the call is
@@ -87,10 +89,10 @@ class Dumps:
 
     def close(self) -> None:
         """Take what is left, close the tables, and remove what the dumps leave."""
-        for place in (self._run / FOLDER).glob("*") if self._died is not None else ():
-            facts = self._facts(place)
+        for process_folder in (self._run / FOLDER).glob("*") if self._died is not None else ():
+            facts = self._facts(process_folder)
             if facts is not None and self._died is not None and facts.process.pid == self._died[0]:
-                tell_died(place, Path(facts.dump), self._died[1], self._taken)
+                tell_died(process_folder, Path(facts.dump), self._died[1], self._taken)
         self.poll(ended=True)
         for ingestor in self._ingestors.values():
             ingestor.close()
@@ -101,32 +103,34 @@ class Dumps:
                 else []
             )
             self.notes.extend([*problems[:MOST_PROBLEMS], *more])
-        for place in (self._run / FOLDER).glob("*"):
-            facts = self._facts(place)
+        for process_folder in (self._run / FOLDER).glob("*"):
+            facts = self._facts(process_folder)
             if facts is not None and facts.owned:
                 remove_dump(Path(facts.dump))
-            shutil.rmtree(place / RAISED, ignore_errors=True)  # it is in the tables now
-            (place / LOCK).unlink(missing_ok=True)
+            shutil.rmtree(process_folder / RAISED, ignore_errors=True)  # it is in the tables now
+            (process_folder / LOCK).unlink(missing_ok=True)
 
-    def _facts(self, place: Path) -> Facts | None:
+    def _facts(self, process_folder: Path) -> Facts | None:
         """What a process tells, as it is now; None while it has told nothing, or nothing that can
         be read.
         """
         try:
-            return read_facts(place)
+            return read_facts(process_folder)
         except FormatError as error:
             if str(error) not in self.notes:
                 self.notes.append(str(error))
             return None
 
-    def _ingestor(self, place: Path, facts: Facts) -> Ingestor:
-        if place.name not in self._ingestors:
+    def _ingestor(self, process_folder: Path, facts: Facts) -> Ingestor:
+        if process_folder.name not in self._ingestors:
             from opscope.record.mindspore.ingest import Ingestor
             from opscope.run.store.writer import ProcessWriter
 
             writer = ProcessWriter(self._run, facts.process, keep=self._config.keep_last)
-            self._ingestors[place.name] = Ingestor(writer, self._config, place=place)
-        return self._ingestors[place.name]
+            self._ingestors[process_folder.name] = Ingestor(
+                writer, self._config, place=process_folder
+            )
+        return self._ingestors[process_folder.name]
 
 
 def finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int, list[Path]]]:
@@ -147,15 +151,15 @@ def finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int
             graphs.setdefault(folder.parent, {})[int(folder.name)] = folder
     if not graphs:
         return
-    newest = min(max(found) for found in graphs.values())
-    for step in sorted({step for found in graphs.values() for step in found}):
+    newest = min(max(iterations) for iterations in graphs.values())
+    for step in sorted({step for iterations in graphs.values() for step in iterations}):
         if ended or step < newest:
             yield (
                 step,
                 [
-                    found[step]
-                    for _, found in sorted(graphs.items(), key=lambda item: int(item[0].name))
-                    if step in found
+                    iterations[step]
+                    for _, iterations in sorted(graphs.items(), key=lambda item: int(item[0].name))
+                    if step in iterations
                 ],
             )
 

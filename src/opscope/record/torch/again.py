@@ -56,8 +56,8 @@ class Execution:
     def moved(self, given: Sequence[Any]) -> frozenset[int]:
         """Places of the inputs that were written to since."""
         return frozenset(
-            place
-            for place, (value, version) in enumerate(zip(given, self.versions, strict=True))
+            number
+            for number, (value, version) in enumerate(zip(given, self.versions, strict=True))
             if version is not None and getattr(value, "_version", version) != version
         )
 
@@ -80,19 +80,19 @@ class Execution:
 
     def given(self) -> list[Any] | str:
         """The inputs as they were; a reason where they are not there any more."""
-        found: list[Any] = []
+        inputs_now: list[Any] = []
         value: Any
-        for place, (kept, version) in enumerate(zip(self.inputs, self.versions, strict=True)):
+        for number, (kept, version) in enumerate(zip(self.inputs, self.versions, strict=True)):
             value = kept() if isinstance(kept, weakref.ref) else kept
-            if place in self.copies:
-                found.append(self.copies[place])
+            if number in self.copies:
+                inputs_now.append(self.copies[number])
                 continue
             if isinstance(kept, weakref.ref) and value is None:
-                return f"its input {place} was freed"
+                return f"its input {number} was freed"
             if version is not None and value._version != version:
-                return f"its input {place} was written to since"
-            found.append(value)
-        return found
+                return f"its input {number} was written to since"
+            inputs_now.append(value)
+        return inputs_now
 
 
 class Again:
@@ -129,7 +129,9 @@ class Again:
         tensors = [each for each in given if isinstance(each, torch.Tensor)]
         execution.refused = execution.refused or unfit(tensors, given, written, captured)
         if execution.refused is None:
-            execution.copies = {place: TensorBase.clone(given[place].detach()) for place in written}
+            execution.copies = {
+                number: TensorBase.clone(given[number].detach()) for number in written
+            }
             execution.random = torch.get_rng_state()
             execution.autocast = (
                 torch.is_autocast_enabled("cpu"),
@@ -165,7 +167,7 @@ class Again:
     def forward(self, execution: Execution, given: Sequence[Any]) -> None:
         """Execute a forward graph again."""
         captured = execution.captured
-        inputs = [execution.copies.get(place, each) for place, each in enumerate(given)]
+        inputs = [execution.copies.get(number, each) for number, each in enumerate(given)]
 
         def work() -> list[tuple[str, Any]]:
             with torch.inference_mode(execution.inference), torch.no_grad():
@@ -198,20 +200,20 @@ class Again:
             outputs = made if isinstance(made, (tuple, list)) else (made,)
             pairs = matched(outputs, gradients)
             wanted = [
-                place
-                for place, each in enumerate(leaves)
+                number
+                for number, each in enumerate(leaves)
                 if isinstance(each, torch.Tensor) and each.requires_grad
             ]
-            found = torch.autograd.grad(
+            computed = torch.autograd.grad(
                 [output for output, _ in pairs],
-                [leaves[place] for place in wanted],
+                [leaves[number] for number in wanted],
                 [gradient for _, gradient in pairs],
                 allow_unused=True,
             )
             shift = len(result) - len(leaves)
             return [
-                (f"0.{place + shift}", each)
-                for place, each in zip(wanted, found, strict=True)
+                (f"0.{number + shift}", each)
+                for number, each in zip(wanted, computed, strict=True)
                 if each is not None
             ]
 
@@ -267,9 +269,7 @@ class Again:
         inputs: Sequence[Any],
     ) -> None:
         given = [
-            (str(place), each)
-            for place, each in enumerate(inputs)
-            if isinstance(each, torch.Tensor)
+            (str(slot), each) for slot, each in enumerate(inputs) if isinstance(each, torch.Tensor)
         ]
         self._book.push_phase(phase)
         scope = self._book.enter_scope("graph", f"{COMPILED}{name}", "", given)
@@ -299,8 +299,10 @@ def results(execution: Execution, made: Any) -> list[tuple[str, Any]]:
     """What a second execution made and wrote, by the slots that it has in the graph's call."""
     outputs = made if isinstance(made, (tuple, list)) else (made,)
     return [
-        (f"0.{place}", each) for place, each in enumerate(outputs) if isinstance(each, torch.Tensor)
-    ] + [(str(place), copy) for place, copy in execution.copies.items()]
+        (f"0.{number}", each)
+        for number, each in enumerate(outputs)
+        if isinstance(each, torch.Tensor)
+    ] + [(str(number), copy) for number, copy in execution.copies.items()]
 
 
 def weakly(value: Any) -> Any:
@@ -316,13 +318,13 @@ def untrained(given: Sequence[Any]) -> frozenset[int]:
     gradient is collected for; none where they are too many.
     """
     places = frozenset(
-        place
-        for place, each in enumerate(given)
+        number
+        for number, each in enumerate(given)
         if isinstance(each, torch.Tensor)
         and each.nbytes <= SMALL
         and not (each.is_leaf and each.requires_grad)
     )
-    return places if sum(given[place].nbytes for place in places) <= MOST_BYTES else frozenset()
+    return places if sum(given[number].nbytes for number in places) <= MOST_BYTES else frozenset()
 
 
 def unfit(
@@ -335,18 +337,20 @@ def unfit(
     if any(each.device.type != "cpu" for each in tensors):
         return "its tensors are on a device"
     if captured.written is None and any(
-        isinstance(each, torch.Tensor) and each.is_inference() and place not in written
-        for place, each in enumerate(given)
+        isinstance(each, torch.Tensor) and each.is_inference() and number not in written
+        for number, each in enumerate(given)
     ):
         return "nobody said what it writes to, and tensors of inference mode do not tell"
-    if any(place >= len(given) or not isinstance(given[place], torch.Tensor) for place in written):
+    if any(
+        number >= len(given) or not isinstance(given[number], torch.Tensor) for number in written
+    ):
         return "it writes to what is no tensor"
-    if sum(given[place].nbytes for place in written) > MOST_BYTES:
+    if sum(given[number].nbytes for number in written) > MOST_BYTES:
         return "the inputs that it writes to are too large to be copied"
     memory = Counter(
         each.untyped_storage()._cdata for each in tensors if torch._C._has_storage(each)
     )
-    if any(memory[given[place].untyped_storage()._cdata] > 1 for place in written):
+    if any(memory[given[number].untyped_storage()._cdata] > 1 for number in written):
         return "an input that it writes to shares memory with another"
     return None
 

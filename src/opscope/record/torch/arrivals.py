@@ -34,17 +34,17 @@ class Arrivals:
         """The Work that a c10d operator returned, the same object that the program gets; None where
         it returned none.
         """
-        found = (
+        boxed = (
             result
             if isinstance(result, torch.ScriptObject)
             else result[-1]
             if isinstance(result, tuple) and result
             else None
         )
-        if not isinstance(found, torch.ScriptObject):
+        if not isinstance(boxed, torch.ScriptObject):
             return None
         try:
-            work = torch.distributed.Work.unbox(found)
+            work = torch.distributed.Work.unbox(boxed)
         except (AttributeError, RuntimeError, TypeError):
             return None  # another object, or a torch that does not box works
         self._watch(type(work))
@@ -65,11 +65,11 @@ class Arrivals:
                 return genuine(work, *args, **kwargs)
             arrived = False
             try:
-                found = genuine(work, *args, **kwargs)
-                arrived = found is not False
+                answer = genuine(work, *args, **kwargs)
+                arrived = answer is not False
             finally:
                 self._asked("end_wait", work, arrived)
-            return found
+            return answer
 
         return wait
 

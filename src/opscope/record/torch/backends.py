@@ -60,9 +60,9 @@ class Parting:
 
     def __call__(self, module: torch.fx.GraphModule, inputs: list[Any]) -> Callable[..., Any]:
         self.apart = [
-            (place, node)
-            for place, node in enumerate(calling(module.graph))
-            if place in self.places
+            (number, node)
+            for number, node in enumerate(calling(module.graph))
+            if number in self.places
         ]
         try:
             return self._parted(module)
@@ -76,7 +76,7 @@ class Parting:
         nodes = calling(whole.graph)
         if any(node.op == "call_module" for node in nodes):
             raise RuntimeError("modules are nodes of it, as torch 2.4 captures them")
-        chosen = {node for place, node in enumerate(nodes) if place in self.places}
+        chosen = {node for at, node in enumerate(nodes) if at in self.places}
         for node in nodes:
             _spread(node, chosen)
         nodes = calling(whole.graph)
@@ -173,8 +173,8 @@ def _spread(node: torch.fx.Node, chosen: set[torch.fx.Node]) -> None:
     ]
     items: list[torch.fx.Node] = []
     with node.graph.inserting_after(node):
-        for place, value in reversed(list(enumerate(known))):
-            items.insert(0, node.graph.call_function(operator.getitem, (node, place)))
+        for item_number, value in reversed(list(enumerate(known))):
+            items.insert(0, node.graph.call_function(operator.getitem, (node, item_number)))
             items[0].meta = {**node.meta, "example_value": value}
     for user in taken:
         user.replace_all_uses_with(items[cast(int, user.args[1])])

@@ -100,10 +100,10 @@ class Beneath:
 
     def facts(self) -> dict[str, Any]:
         """What process.json says of it."""
-        found: dict[str, Any] = {}
+        about: dict[str, Any] = {}
         if self.checker is not None:
             facts = self.checker.facts()
-            found["checked"] = {**facts, "calls": facts["calls"] + int(self.book.rested)}
+            about["checked"] = {**facts, "calls": facts["calls"] + int(self.book.rested)}
         if self.substitution is not None:
-            found["substituted"] = self.substitution.facts()
-        return found
+            about["substituted"] = self.substitution.facts()
+        return about

@@ -312,9 +312,9 @@ class TorchBinding:
         places = takes_tensors(func)
         return tuple(
             torch.scalar_tensor(each, dtype=NUMBERS_AS[type(each)])
-            if place in places and type(each) in NUMBERS_AS
+            if position in places and type(each) in NUMBERS_AS
             else each
-            for place, each in enumerate(args)
+            for position, each in enumerate(args)
         )
 
     @staticmethod
@@ -691,11 +691,11 @@ def process_group(value: object) -> dict[str, str] | None:
     if group is None:
         return None
     try:
-        found = group.unbox(value) if isinstance(value, torch.ScriptObject) else value
-        if isinstance(found, group):
+        group_object = group.unbox(value) if isinstance(value, torch.ScriptObject) else value
+        if isinstance(group_object, group):
             return {
-                "process_group": str(found.group_name),
-                "ranks": spans(torch.distributed.get_process_group_ranks(found)),
+                "process_group": str(group_object.group_name),
+                "ranks": spans(torch.distributed.get_process_group_ranks(group_object)),
             }
     except (AttributeError, KeyError, RuntimeError, TypeError, ValueError):
         return None  # another object in a box, or a group that torch does not know

@@ -45,7 +45,7 @@ def openmp_library() -> str:
     """The OpenMP library torch computes with, so that its threads serve the statistics too; "" when
     it is not GNU's.
     """
-    found = sorted(Path(torch.__file__).parent.glob("lib/libgomp*.so*")) + sorted(
+    libraries = sorted(Path(torch.__file__).parent.glob("lib/libgomp*.so*")) + sorted(
         Path(torch.__file__).parent.parent.glob("torch.libs/libgomp*.so*")
     )
-    return str(found[0]) if found else ""
+    return str(libraries[0]) if libraries else ""

@@ -96,10 +96,10 @@ class Budget:
         """The signature of a call."""
         try:
             key = (func, key_of(args), key_of(tuple(kwargs.items())) if kwargs else None)
-            found = self.signatures.get(key)
+            known = self.signatures.get(key)
         except TypeError:  # an argument without a hash
-            key, found = (func, None, None), self.signatures.get((func, None, None))
-        return found if found is not None else self._new(key)
+            key, known = (func, None, None), self.signatures.get((func, None, None))
+        return known if known is not None else self._new(key)
 
     def _new(self, key: tuple[Any, Any, Any]) -> Signature:
         func = key[0]
@@ -112,8 +112,8 @@ class Budget:
             return known
         shapes = self._shapes[func] = self._shapes.get(func, 0) + 1
         first = FIRST_LARGE if largest_of(key) > LARGE else FIRST
-        found = self.signatures[key] = Signature(first=first if shapes <= SHAPES else 0)
-        return found
+        signature = self.signatures[key] = Signature(first=first if shapes <= SHAPES else 0)
+        return signature
 
     def wants(self, signature: Signature, now: float, elsewhere: float) -> bool:
         """Whether to check the next call of a signature; elsewhere is the time that recording has
@@ -233,5 +233,5 @@ def without_numbers(key: Any) -> Hashable:
         key = (
             key[0] if len(key) == 2 and key[0] in (int, float) else tuple(map(without_numbers, key))
         )
-    found: Hashable = key
-    return found
+    reduced: Hashable = key
+    return reduced

@@ -58,14 +58,14 @@ def callee(frame: FrameType) -> str | None:
         return callee_below(frame.f_code, frame.f_lasti)
     name, start = None, None
     for instruction in reversed(list(dis.get_instructions(frame.f_code))):
-        place: Any = getattr(instruction, "positions", None)
-        if instruction.offset > frame.f_lasti or place is None:
+        span: Any = getattr(instruction, "positions", None)
+        if instruction.offset > frame.f_lasti or span is None:
             continue
         if start is None:
-            start = (place.lineno, place.col_offset)
+            start = (span.lineno, span.col_offset)
             continue
         if (
-            (place.lineno, place.col_offset) == start
+            (span.lineno, span.col_offset) == start
             and instruction.opname.startswith("LOAD")
             and isinstance(instruction.argval, str)
         ):
@@ -110,10 +110,10 @@ def _is_composite(packet: Any, overload: str) -> bool:
     dispatcher's.
     """
     try:
-        found = getattr(packet, overload)
+        operator = getattr(packet, overload)
         key = torch._C.DispatchKey.CompositeImplicitAutograd
-        return key in found.py_kernels or bool(
-            torch._C._dispatch_has_kernel_for_dispatch_key(found.name(), key)
+        return key in operator.py_kernels or bool(
+            torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key)
         )
     except RuntimeError:
         return False

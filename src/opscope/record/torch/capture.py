@@ -70,9 +70,9 @@ class Captured:
                 if writes_to(self.writes, slot)
             }
             self._held = {
-                place: piece.clone()
-                for place, piece in enumerate(self.pieces)
-                if place not in written
+                memory_number: piece.clone()
+                for memory_number, piece in enumerate(self.pieces)
+                if memory_number not in written
             }
 
     def unmet_promises(self, func: Any) -> frozenset[str]:
@@ -83,13 +83,15 @@ class Captured:
         meanwhile.
         """
         apart = {
-            place
-            for place, before in self._held.items()
-            if not same_bits(before, self.pieces[place])
+            memory_number
+            for memory_number, before in self._held.items()
+            if not same_bits(before, self.pieces[memory_number])
         }
         if not apart:
             return frozenset()
-        pieces = [self._held.get(place, piece) for place, piece in enumerate(self.pieces)]
+        pieces = [
+            self._held.get(memory_number, piece) for memory_number, piece in enumerate(self.pieces)
+        ]
         slots = [slot for slot, laid in self.call.tensors.items() if laid.memory in apart]
         bound = Bound(self.call, pieces, func, writes=frozenset(map(head_of, slots)))
         before, after = bound.tensors(Conditions()), perform(bound, Conditions()).outputs
@@ -100,8 +102,8 @@ class Captured:
             laid.memory for slot, laid in self.call.tensors.items() if writes_to(broken, slot)
         }
         self.pieces = [
-            self._held.get(place, piece) if place in memories else piece
-            for place, piece in enumerate(self.pieces)
+            self._held.get(memory_number, piece) if memory_number in memories else piece
+            for memory_number, piece in enumerate(self.pieces)
         ]
         self.writes |= broken
         return broken
@@ -134,7 +136,7 @@ class Captured:
         made = Gathered(fresh, first=first)
         outputs.update(made.laid)
         replaced = {
-            memory: first + len(made.memories) + place for place, memory in enumerate(changed)
+            memory: first + len(made.memories) + number for number, memory in enumerate(changed)
         }
         after = [self._after(memory, tensor) for memory, tensor in changed.items()]
         memories = (*made.memories, *(self.call.memories[memory] for memory in changed))
@@ -191,7 +193,8 @@ def capture(
         raise NotCapturedError("it writes to elements that are one in memory, which is undefined")
     written = {gathered.laid[slot].memory for slot in changed}
     pieces = [
-        piece.clone() if place in written else piece for place, piece in enumerate(gathered.pieces)
+        piece.clone() if memory_number in written else piece
+        for memory_number, piece in enumerate(gathered.pieces)
     ]
     call = Call(
         op=op,

@@ -218,8 +218,8 @@ class Checker:
 
     def take(self) -> list[Judgement]:
         """Judgements since the last time."""
-        found, self.judgements = self.judgements, []
-        return found
+        taken, self.judgements = self.judgements, []
+        return taken
 
     def facts(self) -> dict[str, Any]:
         """What was checked, for process.json."""
@@ -330,29 +330,29 @@ class Checker:
         if not isinstance(signature, Signature):
             return None
         begun = time.perf_counter()
-        found: Replayed | None = None
+        verdict: Replayed | None = None
         if signature.closely:
             with torch.random.fork_rng(devices=[]):
-                found = self._guarded(test)
-        if found is not None:
+                verdict = self._guarded(test)
+        if verdict is not None:
             signature.wrong += 1
         self.budget.took(signature, time.perf_counter() - begun, new=True)
-        return found
+        return verdict
 
-    def accuse_formula(self, index: int, found: Replayed) -> None:
+    def accuse_formula(self, index: int, verdict: Replayed) -> None:
         """Write the judgement that a formula is not the derivative of its operator."""
         self.tally.count("not the derivative")
         self._judge(
             index,
             "replay-mismatch",
             "differences",
-            found,
-            {"output": "", "gradient": found.slot, "differences": True},
+            verdict,
+            {"output": "", "gradient": verdict.slot, "differences": True},
         )
 
-    def accuse_compiled(self, index: int, found: Replayed, told: Mapping[str, Any]) -> None:
+    def accuse_compiled(self, index: int, verdict: Replayed, told: Mapping[str, Any]) -> None:
         """Write the judgement that compiled code is not what its graph computes."""
-        self._judge(index, "compiled-mismatch", "its own operators", found, told)
+        self._judge(index, "compiled-mismatch", "its own operators", verdict, told)
 
     def _turn(
         self,
@@ -498,9 +498,9 @@ class Checker:
 
     def _check_formula(self, known: Known, signature: Signature, formula: Formula) -> None:
         """Judge the gradients that a call's own autograd formula gives."""
-        found = formula()
-        if found is not None and not known.random:
-            captured, gradients = found
+        computed = formula()
+        if computed is not None and not known.random:
+            captured, gradients = computed
             request = UnderWay(
                 self.index(), known.operator.op, signature, captured.call, above=known.above
             )
@@ -546,21 +546,21 @@ class Checker:
         """Make the call once more and compare bits; healthy kernels may differ in the last digits,
         which is only counted.
         """
-        found = differences(call, outputs, again())
-        beyond = [each for each in found if each.beyond_rounding]
-        if found and not beyond:
+        apart = differences(call, outputs, again())
+        beyond = [each for each in apart if each.beyond_rounding]
+        if apart and not beyond:
             self.tally.count("flaky in the last digits")
         return beyond
 
     def _accuse_flaky(self, request: UnderWay, undefined: Sequence[str]) -> None:
         """Tell the output that is furthest apart, of those that a healthy kernel gives alike."""
-        found = next((each for each in request.flaky if each.slot not in undefined), None)
-        if found is None:
+        flakiest = next((each for each in request.flaky if each.slot not in undefined), None)
+        if flakiest is None:
             return
         request.signature.flaky += 1
         self.tally.count("flaky")
         if request.signature.flaky <= MOST_TOLD:
-            flaky = Replayed(verdict="flaky", error=found.error, reason=found.reason)
+            flaky = Replayed(verdict="flaky", error=flakiest.error, reason=flakiest.reason)
             self._judge(request.index, "nondeterminism", "the same call", flaky)
 
     # -- verdicts ----------------------------------------------------------------------------------
@@ -588,20 +588,20 @@ class Checker:
         self._waited -= overlap
         self.budget.took(request.signature, reply.seconds - overlap, new=False)
         self._accuse_flaky(request, reply.undefined)
-        found = reply.verdict
-        if found is None and request.broken:  # an operator that the other process does not have
+        verdict = reply.verdict
+        if verdict is None and request.broken:  # an operator that the other process does not have
             slot = min(request.broken)
-            found = Replayed(verdict="wrong", slot=WRITTEN + slot, reason=CHANGED.format(slot))
-        if found is None:
+            verdict = Replayed(verdict="wrong", slot=WRITTEN + slot, reason=CHANGED.format(slot))
+        if verdict is None:
             self.tally.miss(request.op, reply.error)
             return
-        self.tally.count(found.verdict)
-        if found.verdict == "unknown":
-            self.tally.miss(request.op, found.reason)
-        if found.verdict != "wrong" or request.signature.wrong >= MOST_TOLD:
+        self.tally.count(verdict.verdict)
+        if verdict.verdict == "unknown":
+            self.tally.miss(request.op, verdict.reason)
+        if verdict.verdict != "wrong" or request.signature.wrong >= MOST_TOLD:
             return
         request.signature.wrong += 1
-        gradient = gradient_slot(request.call, found.slot)
+        gradient = gradient_slot(request.call, verdict.slot)
         told = {
             "inputs": self._keep(apart, request, reply) if request.signature.wrong <= 2 else {},
             **({"args": plain_arguments(request.call)} if request.above else {}),
@@ -609,7 +609,7 @@ class Checker:
             "replaced": sorted(replaced_kernels().intersection(reply.inside)),
             **({} if gradient is None else {"gradient": gradient, "output": ""}),
         }
-        self._judge(request.index, "replay-mismatch", reply.substitute, found, told)
+        self._judge(request.index, "replay-mismatch", reply.substitute, verdict, told)
 
     def _keep(self, apart: Apart, request: UnderWay, reply: Reply) -> dict[str, tuple[str, str]]:
         """Where the inputs of a wrong call were stored, by slot."""
@@ -619,9 +619,11 @@ class Checker:
         for slot, laid in call.tensors.items() if memories else ():
             if GRADS in slot:
                 continue
-            place = self.keep(strided(memories[laid.memory].clone(), laid, dtype_named(laid.dtype)))
-            if place is not None:
-                kept[slot] = place
+            reference = self.keep(
+                strided(memories[laid.memory].clone(), laid, dtype_named(laid.dtype))
+            )
+            if reference is not None:
+                kept[slot] = reference
         return kept
 
     def _judge(
@@ -629,23 +631,23 @@ class Checker:
         index: int | None,
         kind: str,
         substitute: str,
-        found: Replayed,
+        verdict: Replayed,
         told: Mapping[str, Any] = MappingProxyType({}),
     ) -> None:
         """Write a judgement; told is what its sample says beyond the verdict."""
         if index is None:
             return
         sample = {
-            "reason": found.reason,
-            "output": found.slot,
-            "elements": found.elements,
-            "of": found.size,
-            "worst": found.worst,
-            "got": found.got,
-            "expected": found.expected,
-            "own_error": found.own_error,
+            "reason": verdict.reason,
+            "output": verdict.slot,
+            "elements": verdict.elements,
+            "of": verdict.size,
+            "worst": verdict.worst,
+            "got": verdict.got,
+            "expected": verdict.expected,
+            "own_error": verdict.own_error,
             "inputs": {},
-            **({"witnesses": found.witnesses} if found.witnesses else {}),
+            **({"witnesses": verdict.witnesses} if verdict.witnesses else {}),
             **told,
         }
         row = Judgement(
@@ -653,8 +655,8 @@ class Checker:
             index=index,
             kind=kind,
             substitute=substitute,
-            error=found.error,
-            tolerance=found.tolerance,
+            error=verdict.error,
+            tolerance=verdict.tolerance,
             sample=json.dumps(sample),
         )
         self.judgements.append(row)

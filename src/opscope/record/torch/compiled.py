@@ -153,7 +153,7 @@ class CompiledCheck:
         self._checker.tally.miss(f"{COMPILED}{execution.captured.name}", why[:300])
 
     def _forward(self, execution: Execution, given: Sequence[Any], result: Any) -> None:
-        inputs = [plainly(execution.copies.get(place, each)) for place, each in enumerate(given)]
+        inputs = [plainly(execution.copies.get(number, each)) for number, each in enumerate(given)]
         if not self._judges(execution, inputs):
             return
         outputs = listed(result)
@@ -166,17 +166,17 @@ class CompiledCheck:
         written = sorted({*execution.copies, *learned.written})
 
         def run(fresh: list[Any]) -> Sequence[Any]:
-            return (*operators(fresh), *(fresh[place] for place in written))
+            return (*operators(fresh), *(fresh[number] for number in written))
 
         slots = [
-            *(f"0.{place}" for place in range(len(outputs))),
-            *(WRITTEN + str(place) for place in written),
+            *(f"0.{number}" for number in range(len(outputs))),
+            *(WRITTEN + str(number) for number in written),
         ]
-        made = (*outputs, *(given[place] for place in written))
+        made = (*outputs, *(given[number] for number in written))
         places = input_places(execution.captured)
-        named = {name: WRITTEN + str(place) for name, place in places.items()}
+        named = {name: WRITTEN + str(number) for name, number in places.items()}
         named |= zip(output_names(execution.captured), slots, strict=False)
-        eager = first and (*first.made, *(first.given[place] for place in written))
+        eager = first and (*first.made, *(first.given[number] for number in written))
         held = Pass(
             execution, execution.index, made, slots, run, inputs, inputs, named, learned.draws
         )
@@ -197,22 +197,22 @@ class CompiledCheck:
 
         def run(fresh: list[Any]) -> Sequence[Any]:
             leaves, begun = fresh[: len(inputs)], fresh[len(inputs) :]
-            for place in wanted:
-                leaves[place].requires_grad_()
+            for number in wanted:
+                leaves[number].requires_grad_()
             with torch.enable_grad():
                 made = interpreted(execution.captured, leaves)
                 pairs = matched(listed(made), begun)
                 return torch.autograd.grad(
                     [output for output, _ in pairs],
-                    [leaves[place] for place in wanted],
+                    [leaves[number] for number in wanted],
                     [gradient for _, gradient in pairs],
                     allow_unused=True,
                 )
 
-        made = [result[place + shift] for place in wanted]
-        slots = [f"0.{place + shift}" for place in wanted]
+        made = [result[number + shift] for number in wanted]
+        slots = [f"0.{number + shift}" for number in wanted]
         places = input_places(execution.captured)
-        named = {name: f"0.{place + shift}" for name, place in places.items()}
+        named = {name: f"0.{number + shift}" for name, number in places.items()}
         given = [*inputs, *gradients]
         key = (id(execution.captured), True)
         first = self._learn(key, run, given)
@@ -251,7 +251,7 @@ class CompiledCheck:
         self._learned[key] = Learned(
             draws=not torch.equal(torch.get_rng_state(), state),
             written=frozenset(
-                place for place, version in enumerate(before) if version != after[place]
+                number for number, version in enumerate(before) if version != after[number]
             ),
         )
         torch.set_rng_state(state)
@@ -262,10 +262,10 @@ class CompiledCheck:
         if held.draws:
             self._compile_again(held)
         else:
-            found = judge(held.made, held.run, held.given, eager=held.eager)
-            if found is not None and self._stands(held):
-                self._accuse(held, replayed(found, held.slots[found.place]))
-            elif found is None:
+            deviating = judge(held.made, held.run, held.given, eager=held.eager)
+            if deviating is not None and self._stands(held):
+                self._accuse(held, replayed(deviating, held.slots[deviating.place]))
+            elif deviating is None:
                 self._checker.tally.count("agree")
 
     def _stands(self, held: Pass) -> bool:
@@ -323,7 +323,7 @@ class CompiledCheck:
         self._cuts[held.key] = cut
         self._accuse(held, replayed(whole.deviating, held.named.get(whole.name, "0.0")))
 
-    def _accuse(self, held: Pass, found: Replayed) -> None:
+    def _accuse(self, held: Pass, verdict: Replayed) -> None:
         captured = held.execution.captured
         self._told[id(captured)] += 1
         if held.key not in self._cuts:
@@ -334,20 +334,20 @@ class CompiledCheck:
         # nodes that deviate when they alone are compiled are a second witness; where they draw,
         # they were compiled with another switch than the program's
         witnesses = 1 if cut is None or cut.draws else 2
-        witnessed = msgspec.structs.replace(found, witnesses=witnesses)
+        witnessed = msgspec.structs.replace(verdict, witnesses=witnesses)
         self._checker.accuse_compiled(held.index, witnessed, self._evidence(captured, cut))
 
     def _evidence(self, captured: Captured, cut: Cut | None) -> dict[str, Any]:
         """What a judgement says of the nodes that deviate alone, with their inputs kept."""
         if cut is None:
             return {}
-        found: dict[str, Any] = {"nodes": [described(node) for node in cut.nodes[:MOST_NODES]]}
+        evidence: dict[str, Any] = {"nodes": [described(node) for node in cut.nodes[:MOST_NODES]]}
         encoded = None if cut.draws else encode_window(cut, captured.backend)
         if encoded is None:
-            return found
+            return evidence
         window, memories = encoded
-        kept = {f"m{place}": self._checker.keep(each) for place, each in enumerate(memories)}
-        return found if None in kept.values() else {**found, "window": window, "inputs": kept}
+        kept = {f"m{number}": self._checker.keep(each) for number, each in enumerate(memories)}
+        return evidence if None in kept.values() else {**evidence, "window": window, "inputs": kept}
 
     @staticmethod
     def _cutter(held: Pass, random: torch.Tensor | None = None) -> Cutter:
@@ -356,9 +356,9 @@ class CompiledCheck:
         return Cutter(
             captured.module,
             captured.graph,
-            {name: held.inputs[place] for name, place in places.items()},
+            {name: held.inputs[number] for name, number in places.items()},
             captured.compiler,
-            trained=frozenset(name for name, place in places.items() if place in held.trained),
+            trained=frozenset(name for name, number in places.items() if number in held.trained),
             random=random,
         )
 
@@ -366,24 +366,24 @@ class CompiledCheck:
 def trained_inputs(execution: Execution) -> list[int]:
     """Places of the inputs of which a graph gives gradients."""
     return [
-        place
-        for place, each in enumerate(execution.originals())
+        number
+        for number, each in enumerate(execution.originals())
         if isinstance(each, torch.Tensor) and each.requires_grad and each.is_floating_point()
     ]
 
 
 def input_places(captured: Captured) -> dict[str, int]:
     """Places of a graph's inputs, what it holds first, by the nodes that stand for them."""
-    held = {name: place for place, name in enumerate(captured.held)}
-    found: dict[str, int] = {}
+    held = {name: number for number, name in enumerate(captured.held)}
+    numbers: dict[str, int] = {}
     count = len(held)
     for node in captured.graph.nodes:
         if node.op == "placeholder":
-            found[node.name] = count
+            numbers[node.name] = count
             count += 1
         elif node.op == "get_attr" and node.target in held:
-            found[node.name] = held[node.target]
-    return found
+            numbers[node.name] = held[node.target]
+    return numbers
 
 
 def output_names(captured: Captured) -> list[str]:
@@ -411,27 +411,27 @@ def listed(made: Any) -> tuple[Any, ...]:
 
 def replayed(deviating: Deviating, slot: str) -> Replayed:
     """The verdict of a graph that deviates."""
-    found = deviating.found
+    deviation = deviating.found
     return Replayed(
         verdict="wrong",
         slot=slot,
-        error=found.error,
-        tolerance=found.tolerance,
-        elements=found.elements,
-        size=found.of,
-        worst=found.worst,
-        got=f"{found.got:g}",
-        expected=f"{found.expected:g}",
+        error=deviation.error,
+        tolerance=deviation.tolerance,
+        elements=deviation.elements,
+        size=deviation.of,
+        worst=deviation.worst,
+        got=f"{deviation.got:g}",
+        expected=f"{deviation.expected:g}",
     )
 
 
 def described(node: torch.fx.Node) -> dict[str, Any]:
     """A node by what it calls, and where in the program."""
-    place = next((each for each in reversed(frames_of(node)) if is_user(each[0])), None)
+    frame = next((each for each in reversed(frames_of(node)) if is_user(each[0])), None)
     modules = modules_of(node)
     return {
         "node": node.name,
         "op": str(getattr(node.target, "__name__", node.target)),
-        **({"source": f"{place[0]}:{place[1]}"} if place is not None else {}),
+        **({"source": f"{frame[0]}:{frame[1]}"} if frame is not None else {}),
         **({"module": modules[-1][0]} if modules else {}),
     }

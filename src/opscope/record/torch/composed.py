@@ -91,5 +91,5 @@ def readable(tensor: torch.Tensor) -> torch.Tensor:
     if not is_composed(tensor):
         return tensor
     with torch._C._AutoDispatchBelowAutograd():
-        found = tensor.to_dense() if tensor.layout is ONEDNN else composed(tensor).values
-    return tensor if found is None else found
+        values = tensor.to_dense() if tensor.layout is ONEDNN else composed(tensor).values
+    return tensor if values is None else values

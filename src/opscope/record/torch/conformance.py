@@ -143,25 +143,25 @@ def difference(capability: Capability, there: torch.Tensor, here: torch.Tensor) 
         capability=lambda _: capability,
     )
     staging.stage(there)
-    ((_, found),) = staging.fetch()
-    if found is None:
+    ((_, answered),) = staging.fetch()
+    if answered is None:
         known = capability.unmeasured.get(there.dtype)
         return "" if known in reasons else "; ".join(reasons)
     wanted = read(here)
     if wanted is None:
         return "the host has no such type"
     way = capability.ways.get(there.dtype)
-    return unequal(found, wanted, SUMS[way.title] if way is not None else 1e-12)
+    return unequal(answered, wanted, SUMS[way.title] if way is not None else 1e-12)
 
 
-def unequal(found: Statistics, wanted: Statistics, most: float) -> str:
+def unequal(answered: Statistics, wanted: Statistics, most: float) -> str:
     """Fields that differ: sums by more than a relative error, all others at all. Plain operators
     tell no digest, no sum that leaves float32, and of elements near the limit only that there
     are some.
     """
-    one, other = msgspec.structs.asdict(found), msgspec.structs.asdict(wanted)
+    one, other = msgspec.structs.asdict(answered), msgspec.structs.asdict(wanted)
     close = partial(math.isclose, rel_tol=most, abs_tol=most * (wanted.l2norm or 0.0))
-    untold = {"digest", "near_limit", "mean", "l2norm"} if found.digest is None else set()
+    untold = {"digest", "near_limit", "mean", "l2norm"} if answered.digest is None else set()
     return ", ".join(
         f"{field} {one[field]} for {other[field]}"
         for field in one

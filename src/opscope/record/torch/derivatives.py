@@ -58,17 +58,17 @@ def check_derivative(
 
     plain = {slot: leaf.detach() for slot, leaf in leaves.items()}
     for (slot, leaf), gradient in zip(plain.items(), gradients, strict=True):
-        for place, (name, direction) in enumerate(directions(leaf)):
+        for number, (name, direction) in enumerate(directions(leaf)):
             told = 0.0 if gradient is None else float((gradient * direction).sum())
-            found = [
+            changes = [
                 (differences(run, plain, slot, direction * width, incoming), width)
                 for width in WIDTHS
             ]
             (first, size), (second, _) = (
-                (change / width, terms / width) for (change, terms), width in found
+                (change / width, terms / width) for (change, terms), width in changes
             )
             if size == 0 or abs(first - second) > SMOOTH * size:
-                if place:
+                if number:
                     continue
                 return None
             if abs(told - second) > WRONG * size:
@@ -114,12 +114,12 @@ def differences(
 
 def first_output(result: Any, *, needs_gradient: bool = True) -> torch.Tensor | None:
     """The first tensor of a result that is differentiable."""
-    found = (
+    differentiable = (
         each
         for _, each in Tree(LEAVES).find_result(result)
         if each.is_floating_point() and (each.requires_grad or not needs_gradient)
     )
-    return next(found, None)
+    return next(differentiable, None)
 
 
 def same(one: torch.Tensor, other: torch.Tensor) -> bool:

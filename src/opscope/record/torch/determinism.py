@@ -70,13 +70,13 @@ def differences(
     """The outputs of a call in which two results are not the same bit for bit, the furthest apart
     first.
     """
-    found: list[Difference] = []
+    apart: list[Difference] = []
     for slot, one in before.items():
         other = after.get(slot)
         if other is None or same_bits(one, other):
             continue
-        found.append(difference(slot, one, other, roundings=roundings(call, one)))
-    return sorted(found, key=lambda each: (each.beyond_rounding, each.error), reverse=True)
+        apart.append(difference(slot, one, other, roundings=roundings(call, one)))
+    return sorted(apart, key=lambda each: (each.beyond_rounding, each.error), reverse=True)
 
 
 def roundings(call: Call, output: torch.Tensor) -> float:

@@ -82,12 +82,12 @@ class CapturedWork:
 
 
 def _alive(
-    found: Mapping[int, list[weakref.ref[torch.Tensor]]],
+    by_storage: Mapping[int, list[weakref.ref[torch.Tensor]]],
 ) -> Iterator[torch.Tensor]:
     """Of each storage the tensor that covers most; a storage at an address that another has now is
     left out by what its tensors say.
     """
-    for storage, references in found.items():
+    for storage, references in by_storage.items():
         alive = [
             tensor
             for reference in references

@@ -136,13 +136,16 @@ class Capability:
             with on(self.device):
                 one = torch.ones(1, dtype=torch.uint8, device=self.device).to(dtype)
                 words = torch.cat(way.launch(torch, one)).cpu().numpy()
-            found = way.read(words, dtype, 1)
+            answer = way.read(words, dtype, 1)
         except Exception as error:  # whatever else it is, it is no way for this type
             if ran_out(error):
                 raise
             return reason_of(error)
-        right = (found.pos, found.min, found.max) == (1, 1.0, 1.0) and found.l2norm in {1.0, None}
-        return None if right else f"answers {found}"
+        right = (answer.pos, answer.min, answer.max) == (1, 1.0, 1.0) and answer.l2norm in {
+            1.0,
+            None,
+        }
+        return None if right else f"answers {answer}"
 
 
 def unsound(launches: Sequence[Launched]) -> torch.Tensor | None:
@@ -153,11 +156,11 @@ def unsound(launches: Sequence[Launched]) -> torch.Tensor | None:
     for each in launches:
         if each.dtype.is_floating_point or each.dtype.is_complex:
             ways.setdefault(each.way.unsound, []).append(each)
-    found = [
+    truths = [
         ask(torch, [piece for each in of for piece in each.pieces], sum(each.size for each in of))
         for ask, of in ways.items()
     ]
-    return torch.stack(found).any() if found[1:] else found[0] if found else None
+    return torch.stack(truths).any() if truths[1:] else truths[0] if truths else None
 
 
 def ran_out(error: BaseException) -> bool:
@@ -195,14 +198,14 @@ class InOrder:
 
 def current_stream(device: torch.device) -> Any:
     """The stream in which the calling thread's operators on a device run."""
-    found = getattr(getattr(torch, device.type, None), "current_stream", None)
-    return InOrder() if found is None or device.type == "cpu" else found(device)
+    ask = getattr(getattr(torch, device.type, None), "current_stream", None)
+    return InOrder() if ask is None or device.type == "cpu" else ask(device)
 
 
 def on(device: torch.device) -> Any:
     """Makes a device the current one: a kernel of our own is launched on that, in its stream."""
-    found = getattr(getattr(torch, device.type, None), "device", None)
-    return nullcontext() if found is None or device.type == "cpu" else found(device)
+    manager = getattr(getattr(torch, device.type, None), "device", None)
+    return nullcontext() if manager is None or device.type == "cpu" else manager(device)
 
 
 def answers(device: torch.device) -> bool:
@@ -226,8 +229,8 @@ def overflow_status(device: torch.device) -> bool:
 
 def captures(device: torch.device) -> bool:
     """Whether the operators of the calling thread are written into a graph, to run later."""
-    found = getattr(getattr(torch, device.type, None), "is_current_stream_capturing", None)
-    return found is not None and device.type != "cpu" and bool(found())
+    ask = getattr(getattr(torch, device.type, None), "is_current_stream_capturing", None)
+    return ask is not None and device.type != "cpu" and bool(ask())
 
 
 def host_memory(size: int) -> torch.Tensor:

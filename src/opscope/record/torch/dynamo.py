@@ -54,11 +54,11 @@ class Captured(msgspec.Struct, frozen=True):
 
     def attributes(self) -> tuple[Any, ...]:
         """The tensors that it holds."""
-        found = []
+        tensors = []
         for name in self.held:
             owner, _, own = name.rpartition(".")
-            found.append(getattr(self.module.get_submodule(owner), own))
-        return tuple(found)
+            tensors.append(getattr(self.module.get_submodule(owner), own))
+        return tuple(tensors)
 
     @property
     def operators(self) -> int:
@@ -221,7 +221,7 @@ def describe(
     """What Dynamo knows of a graph that has just been compiled, and was copied before; chosen:
     another back end than the program's.
     """
-    place = getattr(output, "co_fields", {})
+    frame = getattr(output, "co_fields", {})
     told = getattr(output, "compile_subgraph_reason", None)
     compiler = chosen or getattr(output, "compiler_fn", None)
     held = tuple(
@@ -236,7 +236,7 @@ def describe(
         backend=str(
             getattr(compiler, "compiler_name", None) or getattr(compiler, "__name__", compiler)
         ),
-        frame=f"{place.get('co_filename')}:{place.get('co_firstlineno')} in {place.get('co_name')}",
+        frame=f"{frame.get('co_filename')}:{frame.get('co_firstlineno')} in {frame.get('co_name')}",
         held=held,
         written=written_places(own[1], len(held)),
         reason=recompilation(),
@@ -252,15 +252,15 @@ def written_places(graph: torch.fx.Graph, held: int) -> frozenset[int] | None:
     compilation under way.
     """
     context = torch._guards.TracingContext.try_get()
-    found = getattr(getattr(context, "fw_metadata", None), "input_info", None)
-    if found is None:
+    infos = getattr(getattr(context, "fw_metadata", None), "input_info", None)
+    if infos is None:
         return None
     count = held + sum(node.op == "placeholder" for node in graph.nodes)
-    if len(found) < count:
+    if len(infos) < count:
         return None
-    known = found[len(found) - count :]
+    known = infos[len(infos) - count :]
     return frozenset(
-        place for place, info in enumerate(known) if info.mutates_data or info.mutates_metadata
+        number for number, info in enumerate(known) if info.mutates_data or info.mutates_metadata
     )
 
 
@@ -268,8 +268,8 @@ def recompilation() -> str | None:
     """Why the frame under way is compiled again, None on its first compilation."""
     utils: Any = sys.modules.get("torch._dynamo.utils")
     context = utils.get_metrics_context() if hasattr(utils, "get_metrics_context") else None
-    found = getattr(context, "_metrics", {}).get("recompile_reason")
-    return None if found is None else str(found)[:500]
+    reason = getattr(context, "_metrics", {}).get("recompile_reason")
+    return None if reason is None else str(reason)[:500]
 
 
 def compiled_nodes(outputs: Sequence[Any]) -> Iterator[Any]:

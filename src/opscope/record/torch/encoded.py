@@ -21,7 +21,7 @@ def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Te
     views of, flat. None for what data cannot say: functions without a public place, graphs within,
     one memory read as two types.
     """
-    found = cut.deviating.found
+    deviation = cut.deviating.found
     names = [node.name for node in cut.graph.nodes if node.op == "placeholder"]
     try:
         memories = _memories(cut.given)
@@ -38,9 +38,9 @@ def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Te
                     "shape": list(each.shape),
                     "stride": list(each.stride()),
                     "offset": each.storage_offset(),
-                    "trained": place in cut.trained,
+                    "trained": number in cut.trained,
                 }
-                for place, (name, each) in enumerate(zip(names, cut.given, strict=True))
+                for number, (name, each) in enumerate(zip(names, cut.given, strict=True))
             ],
             "nodes": [_node(n) for n in cut.graph.nodes if n.op not in ("placeholder", "output")],
             "outputs": [
@@ -51,10 +51,10 @@ def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Te
             ],
             "witness": {
                 "place": cut.deviating.place,
-                "element": list(found.worst),
-                "got": str(found.got),
-                "expected": str(found.expected),
-                "tolerance": str(found.tolerance),
+                "element": list(deviation.worst),
+                "got": str(deviation.got),
+                "expected": str(deviation.expected),
+                "tolerance": str(deviation.tolerance),
             },
         }
     except ValueError:
@@ -64,14 +64,14 @@ def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Te
 
 def _memories(given: list[torch.Tensor]) -> dict[int, torch.Tensor]:
     """The memories of these tensors, each once, flat."""
-    found: dict[int, torch.Tensor] = {}
+    memories: dict[int, torch.Tensor] = {}
     for each in given:
         storage = each.untyped_storage()
         size = storage.nbytes() // each.itemsize
         flat = torch.empty(0, dtype=each.dtype).set_(storage, 0, (size,), (1,))
-        if found.setdefault(storage._cdata, flat).dtype != each.dtype:
+        if memories.setdefault(storage._cdata, flat).dtype != each.dtype:
             raise ValueError("one memory, two types")
-    return found
+    return memories
 
 
 def _bare(value: Any) -> str:
@@ -97,10 +97,10 @@ def _node(node: torch.fx.Node) -> dict[str, Any]:
 def _place(target: Any) -> str:
     """The public name of a function, by which it is found again."""
     name = torch.fx.node._get_qualified_name(target).replace("_operator.", "operator.")
-    found: Any = ROOTS
+    reached: Any = ROOTS
     for word in name.split("."):
-        found = found.get(word) if isinstance(found, dict) else getattr(found, word, None)
-    if found is not target:
+        reached = reached.get(word) if isinstance(reached, dict) else getattr(reached, word, None)
+    if reached is not target:
         raise ValueError(name)
     return name
 

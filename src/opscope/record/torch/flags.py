@@ -44,10 +44,12 @@ DEVICES = ("cpu", "cuda", "npu")
 
 def read_flags() -> dict[str, bool | int | str]:
     """Every setting that this torch has, by name; element types by theirs."""
-    found: dict[str, bool | int | str] = {}
+    values: dict[str, bool | int | str] = {}
     for name, value in _values():
-        found[name] = value if isinstance(value, (bool, int)) else str(value).removeprefix("torch.")
-    return found
+        values[name] = (
+            value if isinstance(value, (bool, int)) else str(value).removeprefix("torch.")
+        )
+    return values
 
 
 def _values() -> Iterator[tuple[str, Any]]:
@@ -73,17 +75,17 @@ def set_flag(name: str, value: object) -> None:
 
 def parse_flags(text: str | None) -> dict[str, bool | int | str]:
     """`name=value,…` as read_flags gives it."""
-    found: dict[str, bool | int | str] = {}
+    values: dict[str, bool | int | str] = {}
     for item in text.split(",") if text else ():
         name, _, value = item.strip().partition("=")
-        found[name] = (
+        values[name] = (
             value == "True"
             if value in ("True", "False")
             else int(value)
             if value.isdecimal()
             else value
         )
-    return found
+    return values
 
 
 def hold_flags(wanted: Mapping[str, bool | int | str]) -> None:
@@ -98,10 +100,10 @@ def hold_flags(wanted: Mapping[str, bool | int | str]) -> None:
 def _below_torch(path: str) -> Any:
     if path.startswith("npu.") and "torch_npu" not in sys.modules:
         raise AttributeError(path)
-    found: Any = torch
+    reached: Any = torch
     for part in path.split("."):
-        found = getattr(found, part)
-    return found
+        reached = getattr(reached, part)
+    return reached
 
 
 any_autocast: Callable[[], bool] = getattr(
@@ -111,11 +113,11 @@ any_autocast: Callable[[], bool] = getattr(
 
 def autocast_types() -> list[str]:
     """Where autocast is on now, as `device:type`."""
-    found: list[str] = []
+    types_on: list[str] = []
     for device in DEVICES if any_autocast() else ():
         with contextlib.suppress(RuntimeError):
             if torch.is_autocast_enabled(device):
-                found.append(
+                types_on.append(
                     f"{device}:{str(torch.get_autocast_dtype(device)).removeprefix('torch.')}"
                 )
-    return found
+    return types_on

@@ -77,8 +77,8 @@ class Calls:
     @property
     def running(self) -> Running:
         """The innermost of this thread."""
-        found: Running = self._threads.stack[-1]
-        return found
+        innermost: Running = self._threads.stack[-1]
+        return innermost
 
     @property
     def busy(self) -> bool:
@@ -116,7 +116,7 @@ class Graph:
     @property
     def forward(self) -> GraphOperator:
         """Its operator; another one once more is known of what it writes to."""
-        wanted = frozenset(str(place) for place in self.written)
+        wanted = frozenset(str(number) for number in self.written)
         if self._forward is None or self._forward.operator.writes != wanted:
             self._forward = GraphOperator(self.captured.name, wanted, self.graphs.calls)
         return self._forward
@@ -235,7 +235,7 @@ class Graphs:
         calls = [described(node)["op"] for node in calling(captured.graph)[:MOST_CALLS]]
         return {
             "calls": calls,
-            "apart": [{"place": place, **described(node)} for place, node in chosen],
+            "apart": [{"place": number, **described(node)} for number, node in chosen],
         }
 
     def call(self, graph: Graph, given: tuple[Any, ...]) -> Any:
@@ -289,12 +289,12 @@ class Graphs:
 
     def call_replay(self, captured: CapturedWork, call: Callable[[], Any]) -> Any:
         """Make the call that replays what a device captured."""
-        found = self.contain(captured.tensors)
+        held = self.contain(captured.tensors)
         operator = self.contain(self._package, captured, "replay", "captured by the device")
-        if found is None or operator is None:
+        if held is None or operator is None:
             return call()
-        tensors, read = found
-        written = frozenset(str(place) for place in range(read, len(tensors)))
+        tensors, read = held
+        written = frozenset(str(number) for number in range(read, len(tensors)))
         if operator.operator.writes != written:
             operator = self._packages[captured] = GraphOperator(
                 operator.operator.short, written, self.calls
@@ -338,7 +338,7 @@ class Graphs:
         """Tell the bookkeeper what a graph wrote to that is about to return."""
         moved = execution.moved(given)
         if moved:
-            self.book.wrote([str(place) for place in sorted(moved)])
+            self.book.wrote([str(number) for number in sorted(moved)])
 
     def _after(
         self, graph: Graph, execution: Execution, running: Running, given: Any, result: Any

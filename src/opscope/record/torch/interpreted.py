@@ -148,14 +148,14 @@ def frames_of(node: torch.fx.Node) -> list[tuple[str, int, str]]:
 
 def modules_of(node: torch.fx.Node) -> list[tuple[str, str]]:
     """Path and class of the modules that a node belongs to, outermost first, the root left out."""
-    found = []
-    for place in (node.meta.get("nn_module_stack") or {}).values():
-        path, kind = place[0], place[1]
+    modules = []
+    for entry in (node.meta.get("nn_module_stack") or {}).values():
+        path, kind = entry[0], entry[1]
         below = path_below_root(path)
         if below:
             name = kind if isinstance(kind, str) else f"{kind.__module__}.{kind.__qualname__}"
-            found.append((below, shortened(name)))
-    return found
+            modules.append((below, shortened(name)))
+    return modules
 
 
 def shortened(name: str) -> str:
@@ -173,14 +173,14 @@ def calling_frames(*, users: bool = False) -> list[tuple[str, int, str]]:
     """The lines under way in this thread, outermost first, opscope's own left out; users: only
     those of the user's own code.
     """
-    found: list[tuple[str, int, str]] = []
+    lines: list[tuple[str, int, str]] = []
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and len(found) < MOST_FRAMES:
+    while frame is not None and len(lines) < MOST_FRAMES:
         file = frame.f_code.co_filename
         if not inside(file, OPSCOPE) and (is_user(file) or not users):
-            found.append((file, frame.f_lineno or 1, frame.f_code.co_name))
+            lines.append((file, frame.f_lineno or 1, frame.f_code.co_name))
         frame = frame.f_back
-    return found[::-1]
+    return lines[::-1]
 
 
 def played(run: Callable[[], Any], frames: Sequence[tuple[str, int, str]]) -> Callable[[], Any]:

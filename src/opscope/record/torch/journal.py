@@ -85,13 +85,13 @@ class Journal:
             tell(f"the journal ended: {reason(error)}; the program goes on")
 
     def _file(self) -> JournalFile:
-        found: JournalFile | None = getattr(self._mine, "file", None)
-        if found is None:
-            found = self._mine.file = JournalFile(
+        own: JournalFile | None = getattr(self._mine, "file", None)
+        if own is None:
+            own = self._mine.file = JournalFile(
                 self.directory / f"{NAME}{len(self._files)}", threading.get_ident()
             )
-            self._files.append(found)
-        return found
+            self._files.append(own)
+        return own
 
     def close(self, *, whole: bool = True) -> None:
         """No more calls are journalled; the files stay as they are. whole: recording lasted until

@@ -215,8 +215,8 @@ def no_global_hooks(own: Callable[[], Iterable[int]]) -> Iterator[None]:
 def distributed_tensor() -> Any:
     """The class DTensor where it is loaded, else None; torch 2.4 has it in a private module."""
     homes = (sys.modules.get(f"torch.distributed.{name}") for name in ("tensor", "_tensor"))
-    found = (getattr(home, "DTensor", None) for home in homes)
-    return next(filter(None, found), None)
+    classes = (getattr(home, "DTensor", None) for home in homes)
+    return next(filter(None, classes), None)
 
 
 def shard_of(parameter: torch.Tensor) -> torch.Tensor | None:

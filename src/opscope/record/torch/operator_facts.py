@@ -68,8 +68,8 @@ def _written(schema: Any) -> list[str]:
     """Slots that a call writes to, each by its place where it has one."""
     written = written_arguments(schema)
     return [
-        f"kwargs.{each.name}" if each.kwarg_only else str(place)
-        for place, each in enumerate(schema.arguments)
+        f"kwargs.{each.name}" if each.kwarg_only else str(position)
+        for position, each in enumerate(schema.arguments)
         if f"kwargs.{each.name}" in written
     ]
 

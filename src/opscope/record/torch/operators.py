@@ -113,12 +113,12 @@ def mask_of_outputs(schema: Any) -> int | None:
     Of torch 2.13's operators that take a list of bools the others are told how to add
     (`use_fast_accum`).
     """
-    found = (
-        place
-        for place, each in enumerate(schema.arguments)
+    masks = (
+        position
+        for position, each in enumerate(schema.arguments)
         if str(each.type) == "List[bool]" and each.name.endswith("mask")
     )
-    return next(found, None) if len(schema.returns) > 1 else None
+    return next(masks, None) if len(schema.returns) > 1 else None
 
 
 @functools.cache
@@ -128,8 +128,8 @@ def tensor_arguments(func: Any) -> frozenset[int]:
     if schema is None:
         return frozenset()
     return frozenset(
-        place
-        for place, each in enumerate(schema.arguments)
+        position
+        for position, each in enumerate(schema.arguments)
         if str(each.type) in {"Tensor", "Optional[Tensor]"}
     )
 
@@ -169,9 +169,9 @@ def straight(func: Any, args: Sequence[Any]) -> Callable[..., Any] | None:
     if not hasattr(func, "_schema"):
         return func  # type: ignore[no-any-return] # of higher order: Python itself made the call
     if any(
-        isinstance(args[place], (int, float, complex))
-        for place in tensor_arguments(func)
-        if place < len(args)
+        isinstance(args[position], (int, float, complex))
+        for position in tensor_arguments(func)
+        if position < len(args)
     ):
         return None
     return dispatching(func) if unhindered(func) is func else None

@@ -42,9 +42,9 @@ class LiveOptimizers:
 
     def __init__(self, used: Callable[[torch.Tensor], bool]) -> None:
         self._used = used
-        found = [(id(each), gradients(each), bool(each.state)) for each in optimizers()]
-        self._before = {known: before for known, before, _ in found}
-        self._fresh = {known for known, before, trained in found if not (trained or any(before))}
+        living = [(id(each), gradients(each), bool(each.state)) for each in optimizers()]
+        self._before = {known: before for known, before, _ in living}
+        self._fresh = {known for known, before, trained in living if not (trained or any(before))}
 
     def __call__(self) -> set[Hashable]:
         return {id(optimizer) for optimizer in optimizers() if self._takes_part(optimizer)}

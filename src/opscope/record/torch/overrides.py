@@ -167,13 +167,13 @@ class Overrides:
         formula is judged.
         """
         result = made()
-        found = self.checker.formula(
+        verdict = self.checker.formula(
             override, args, kwargs, lambda: derivative(override, args, kwargs)
         )
-        if found is not None:
+        if verdict is not None:
             index = self._entered(override, args, kwargs)
             if index is not None:
-                self.checker.accuse_formula(index, found)
+                self.checker.accuse_formula(index, verdict)
             self._left(index, Tree(LEAVES).find_result(result), None)
         return result
 
@@ -288,7 +288,7 @@ def gradient(
             if output is None:
                 raise NotCapturedError("its result requires no gradient, though its arguments do")
             incoming = drawn_like(output)
-            found = torch.autograd.grad(
+            gradients = torch.autograd.grad(
                 [output], list(leaves.values()), [incoming], allow_unused=True
             )
     except Exception as error:
@@ -297,7 +297,7 @@ def gradient(
         ) from error
     made = [
         torch.zeros_like(leaf) if each is None else each.detach()
-        for leaf, each in zip(leaves.values(), found, strict=True)
+        for leaf, each in zip(leaves.values(), gradients, strict=True)
     ]
     plain, plainly = replaced(args, kwargs, {slot: leaf.detach() for slot, leaf in leaves.items()})
     more = {GRADS: [incoming], WANTED: list(leaves), ARGUMENTS: True}
@@ -327,14 +327,16 @@ def derivative(override: Override, args: Sequence[Any], kwargs: dict[str, Any]) 
         or (torch.distributed.is_available() and torch.distributed.is_initialized())
     ):
         return None
-    found = Tree(LEAVES).find(args, kwargs)
-    wide = {slot: tensor.detach().double() for slot, tensor in found if tensor.is_floating_point()}
+    arguments = Tree(LEAVES).find(args, kwargs)
+    wide = {
+        slot: tensor.detach().double() for slot, tensor in arguments if tensor.is_floating_point()
+    }
     needed = {
         slot: tensor
-        for slot, tensor in found
+        for slot, tensor in arguments
         if tensor.requires_grad and tensor.is_floating_point()
     }
-    if not needed or sum(tensor.numel() for _, tensor in found) > LARGEST:
+    if not needed or sum(tensor.numel() for _, tensor in arguments) > LARGEST:
         return None
     try:
         return check_derivative(
@@ -353,10 +355,10 @@ def replaced(
         if isinstance(value, torch.Tensor):
             return tensors.get(slot, value.detach())
         if isinstance(value, (list, tuple)):
-            return type(value)(put(item, f"{slot}.{place}") for place, item in enumerate(value))
+            return type(value)(put(item, f"{slot}.{number}") for number, item in enumerate(value))
         return value
 
     with aside():
-        return [put(each, str(place)) for place, each in enumerate(args)], {
+        return [put(each, str(number)) for number, each in enumerate(args)], {
             key: put(each, f"kwargs.{key}") for key, each in kwargs.items()
         }

@@ -251,7 +251,7 @@ class TorchRecorder:
         calls, tensors = self.book.take(
             process, rank, sum(1 << LEVELS.index(level) for level in levels)
         )
-        found = {
+        batches_of = {
             table: batch
             for table, batch in (("calls", calls), ("tensors", tensors))
             if batch is not None
@@ -259,13 +259,13 @@ class TorchRecorder:
         stacks = self.binding.stacks.take()
         judgements = self.beneath.judgements() if self.beneath is not None else []
         if judgements:
-            found["judgements"] = encode_rows("judgements", judgements)
+            batches_of["judgements"] = encode_rows("judgements", judgements)
         if stacks:
-            found["stacks"] = encode_rows(
+            batches_of["stacks"] = encode_rows(
                 "stacks",
                 [Stack(process=process, stack=number, frames=frames) for number, frames in stacks],
             )
-        return found
+        return batches_of
 
     def step_marked(self) -> None:
         """The program says that a step is over. Outside of modules it reads the loss and clears

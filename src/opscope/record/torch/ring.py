@@ -113,20 +113,18 @@ class Ring:
     def held(self, number: int) -> torch.Tensor:
         """A version that is here, as the host can read it."""
         opened = self._in_open.get(number)
-        half, place = (
-            (self._kept, self._in_kept[number]) if opened is None else (self._open, opened)
-        )
-        return place.ordered(place.of(half).cpu())
+        half, span = (self._kept, self._in_kept[number]) if opened is None else (self._open, opened)
+        return span.ordered(span.of(half).cpu())
 
-    def settle(self, found: Sequence[Statistics | None], *, small: bool) -> None:
+    def settle(self, measured: Sequence[Statistics | None], *, small: bool) -> None:
         """All that was asked for has arrived: of the launches in their order, and whether something
         small was unsound. Now the host knows, too, where the device stopped turning.
         """
         for turn in self._turns:
-            if not any(map(is_unsound, found[: turn.began])):
+            if not any(map(is_unsound, measured[: turn.began])):
                 self._in_kept = turn.places
         self._turns, self._began, self._stream = [], 0, None
-        self.frozen |= small or any(map(is_unsound, found))
+        self.frozen |= small or any(map(is_unsound, measured))
 
     def _ordered(self, stream: Any) -> bool:
         """Whether work in this stream follows what was done to the ring; all streams have been
@@ -153,9 +151,9 @@ class Ring:
         strides = tensor.stride()
         axes = tuple(sorted(range(tensor.dim()), key=lambda axis: -strides[axis]))
         shape = tuple(tensor.shape[axis] for axis in axes)
-        place = Place(self._used, self._used + tensor.nbytes, tensor.dtype, shape, axes)
-        place.of(self._open).copy_(tensor.permute(axes), non_blocking=True)
-        self._in_open[number] = place
+        span = Place(self._used, self._used + tensor.nbytes, tensor.dtype, shape, axes)
+        span.of(self._open).copy_(tensor.permute(axes), non_blocking=True)
+        self._in_open[number] = span
         self._used += room_of(tensor)
 
 
@@ -169,11 +167,11 @@ def room_for(tensors: Iterable[torch.Tensor]) -> int:
     return sum(map(room_of, tensors))
 
 
-def is_unsound(found: Statistics | None) -> bool:
+def is_unsound(measured: Statistics | None) -> bool:
     """What a ring stops at, which lean.unsound and fused.unsound ask on the device: not at -inf,
     which is a mask nearly everywhere.
     """
-    return found is not None and bool(found.nan or found.pos_inf)
+    return measured is not None and bool(measured.nan or measured.pos_inf)
 
 
 def can_be_copied(tensor: torch.Tensor) -> bool:

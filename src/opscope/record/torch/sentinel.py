@@ -77,13 +77,13 @@ class Sentinel:
         if not arguments.places_nan:
             return
         frame = calling_frame()
-        place = (suspect.op, frame.f_code, frame.f_lasti) if frame is not None else None
-        if place in self._asked:
+        instruction = (suspect.op, frame.f_code, frame.f_lasti) if frame is not None else None
+        if instruction in self._asked:
             return
-        self._asked.add(place)
-        found = called_composite(frame)
-        if found is not None:
-            self.session.note("composites", f"{suspect.op} {found[1]}", found[0])
+        self._asked.add(instruction)
+        composite = called_composite(frame)
+        if composite is not None:
+            self.session.note("composites", f"{suspect.op} {composite[1]}", composite[0])
 
     def _note_places(self, suspect: Suspect) -> None:
         """Tell which elements are not finite, of tensors in which that is new: by their digest, so
@@ -122,9 +122,9 @@ class Sentinel:
             name: (self.keep(state, seal=seal), state.numel()) for name, state in states.items()
         }
         told = {
-            name: {"shard": place[0], "key": place[1], "size": size}
-            for name, (place, size) in kept.items()
-            if place is not None
+            name: {"shard": reference[0], "key": reference[1], "size": size}
+            for name, (reference, size) in kept.items()
+            if reference is not None
         }
         return json.dumps(told) if told else None
 

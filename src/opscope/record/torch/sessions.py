@@ -57,15 +57,15 @@ class Results:
 
     def keep(self, session: object, arrays: list[Any], tensors: list[torch.Tensor | None]) -> None:
         """Remember what a session made, in the place of what it made before."""
-        found = {
+        made = {
             id(array): tensor
             for array, tensor in zip(arrays, tensors, strict=True)
             if tensor is not None
         }
-        small = sum(tensor.nbytes for tensor in found.values()) <= MOST_BYTES
+        small = sum(tensor.nbytes for tensor in made.values()) <= MOST_BYTES
         with self._lock:  # a tensor keeps its array alive, so no other has its identity
             self._of.pop(id(session), None)
-            self._of[id(session)] = found if small else {}
+            self._of[id(session)] = made if small else {}
             for oldest in list(self._of)[:-MOST_SESSIONS]:
                 del self._of[oldest]
 
@@ -73,9 +73,9 @@ class Results:
         """The result that an array is, or lies in; None where it is another's."""
         with self._lock:
             while isinstance(array, np.ndarray):
-                for found in self._of.values():
-                    if id(array) in found:
-                        return found[id(array)]
+                for made in self._of.values():
+                    if id(array) in made:
+                        return made[id(array)]
                 array = array.base
         return None
 

@@ -52,11 +52,11 @@ def frame_of(code: CodeType, instruction: int) -> Frame:
 
 def frame_at(code: CodeType, file: str, line: int, name: str) -> Frame:
     """What a line of a file tells, in which this code stands or which it was made from."""
-    place = f"{file}:{line}"
+    line_text = f"{file}:{line}"
     return Frame(
         code=code,
-        text=f"{place} in {name}",
-        place=place,
+        text=f"{line_text} in {name}",
+        place=line_text,
         ours=inside(file, OPSCOPE),
         user=is_user(file),
         engine=name == ENGINE and inside(file, TORCH),
@@ -89,9 +89,9 @@ class Stacks:
 
     def take(self) -> list[tuple[int, tuple[str, ...]]]:
         """The rows of table stacks since the last time; another thread may be adding more."""
-        found = self.fresh[:]
-        del self.fresh[: len(found)]
-        return found
+        rows = self.fresh[:]
+        del self.fresh[: len(rows)]
+        return rows
 
     def site(self, skip: int = 1) -> Site:
         """Site of the caller, skip frames up."""
@@ -103,10 +103,10 @@ class Stacks:
             instructions.append(frame.f_lasti)
             frame = frame.f_back
         key: tuple[CodeType | int, ...] = (*codes, *instructions)
-        found = self._sites.get(key)
-        if found is None:
-            found = self._sites[key] = self.resolve(codes, instructions)
-        return found
+        site = self._sites.get(key)
+        if site is None:
+            site = self._sites[key] = self.resolve(codes, instructions)
+        return site
 
     def resolve(self, codes: list[CodeType], instructions: list[int]) -> Site:
         """Number a new stack and say what its frames tell; codes run from the innermost frame
@@ -138,12 +138,12 @@ class Stacks:
     def _frames_of(self, code: CodeType, instruction: int) -> tuple[Frame, ...]:
         """The frame of an instruction, below it those that its line was traced from."""
         key = (id(code), instruction)
-        found = self._frames.get(key)
-        if found is None:
+        frames = self._frames.get(key)
+        if frames is None:
             behind = self._traced.get(code, {}).get(line_of(code, instruction), [])
-            traced = [frame_at(code, *place) for place in reversed(behind)]
-            found = self._frames[key] = (*traced, frame_of(code, instruction))
-        return found
+            traced = [frame_at(code, *line) for line in reversed(behind)]
+            frames = self._frames[key] = (*traced, frame_of(code, instruction))
+        return frames
 
 
 def _first(frames: list[Frame], wanted: set[Frame], absent: Absent) -> int | Absent:

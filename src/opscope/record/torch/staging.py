@@ -304,15 +304,15 @@ class Staging:
             self._ready += [(ticket, None) for ticket in under_way.tickets]
 
     def _device(self, device: torch.device) -> Device:
-        found = self._devices.get(device)
-        if found is None:
+        state = self._devices.get(device)
+        if state is None:
             capability = self._capabilities.get(device) or self._capability(device)
             self._capabilities[device] = capability
-            found = self._devices[device] = Device(
+            state = self._devices[device] = Device(
                 [host_memory(RING), host_memory(RING)], capability
             )
-        found.streams.add(current_stream(device))
-        return found
+        state.streams.add(current_stream(device))
+        return state
 
     def _ask(self, ticket: int, tensor: torch.Tensor) -> bool:
         if captures(tensor.device):
@@ -348,30 +348,30 @@ class Staging:
         copies, launches, streams = under_way.copies, under_way.launches, under_way.streams
         if not copies and not launches:
             return
-        tickets, found = under_way.tickets, dict[int, Statistics | None]()
+        tickets, measured = under_way.tickets, dict[int, Statistics | None]()
         under_way.copies, under_way.launches, under_way.streams = [], [], set()
         under_way.used = 0
         under_way.rings.reverse()
         try:
             with unseen():
                 words = self._tried(device, lambda: fetched(device, launches, streams))
-            found.update((each.ticket, read(each.tensor)) for each in copies)
+            measured.update((each.ticket, read(each.tensor)) for each in copies)
             under_way.arrived = [under_way.arrived[1], copies]
             for each in launches:
                 count = sum(piece.numel() for piece in each.pieces)
-                found[each.ticket], words = (
+                measured[each.ticket], words = (
                     each.way.read(words[:count], each.dtype, each.size),
                     words[count:],
                 )
             if under_way.ring is not None:
-                small = any(is_unsound(found[each.ticket]) for each in copies)
-                under_way.ring.settle([found[each.ticket] for each in launches], small=small)
+                small = any(is_unsound(measured[each.ticket]) for each in copies)
+                under_way.ring.settle([measured[each.ticket] for each in launches], small=small)
         except Exception as error:
             if is_surfaced(error):
                 raise
             self._lose(device, error)
         finally:
-            self._ready += [(ticket, found.get(ticket)) for ticket in tickets]
+            self._ready += [(ticket, measured.get(ticket)) for ticket in tickets]
 
     def _lose(self, device: torch.device, error: BaseException) -> None:
         if device not in self._lost:

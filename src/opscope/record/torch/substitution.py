@@ -185,8 +185,8 @@ class Delivery:
 
     def result(self, func: Any) -> Any:
         """The operator's result."""
-        for memory, place in self.given.replaced.items():
-            self._memory(memory).copy_(self.pieces[place - self.first])
+        for memory, number in self.given.replaced.items():
+            self._memory(memory).copy_(self.pieces[number - self.first])
         returns = func._schema.returns
         if not returns:
             return None
@@ -197,10 +197,10 @@ class Delivery:
             count = 1 + max(
                 (int(slot) for slot in self.given.outputs if slot.isdigit()), default=-1
             )
-            return [self._tensor(str(place)) for place in range(count)]
+            return [self._tensor(str(number)) for number in range(count)]
         if listed:
             raise UnavailableError("it returns several lists of tensors")
-        return tuple(self._tensor(str(place)) for place in range(len(returns)))
+        return tuple(self._tensor(str(number)) for number in range(len(returns)))
 
     def _tensor(self, slot: str) -> torch.Tensor | None:
         laid = self.given.outputs.get(slot)
@@ -255,8 +255,8 @@ def in_place(result: Any, func: Any, args: Sequence[Any], kwargs: Mapping[str, A
     operator writes.
     """
     written = [
-        (args[place] if place < len(args) else kwargs.get(argument.name))
-        for place, argument in enumerate(func._schema.arguments)
+        (args[position] if position < len(args) else kwargs.get(argument.name))
+        for position, argument in enumerate(func._schema.arguments)
         if argument.alias_info is not None and argument.alias_info.is_write
     ]
     if not written:

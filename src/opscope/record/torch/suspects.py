@@ -69,10 +69,10 @@ class Suspect:
 
     def arrays(self) -> dict[str, Any]:
         """Values of the inputs by slot as they were before the call, where they are known."""
-        found = {seen.slot: self.before_call(seen) for seen in self.inputs}
+        tensors = {seen.slot: self.before_call(seen) for seen in self.inputs}
         arrays = {
             slot: view(tensor)
-            for slot, tensor in found.items()
+            for slot, tensor in tensors.items()
             if tensor is not None and tensor.device.type == "cpu"
         }
         return {slot: array for slot, array in arrays.items() if array is not None}

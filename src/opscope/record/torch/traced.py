@@ -19,13 +19,13 @@ def traced_lines(root: torch.nn.Module) -> dict[CodeType, dict[int, Places]]:
     from which the operators there were traced; a torch that does not say how it counts them (2.4)
     gives none.
     """
-    found = {}
+    lines = {}
     for _, module in tree(root):
         if isinstance(module, torch.fx.GraphModule):
             code = getattr(type(module).forward, "__code__", None)
             if isinstance(code, CodeType):
-                found[code] = _lines(module, code.co_firstlineno)
-    return found
+                lines[code] = _lines(module, code.co_firstlineno)
+    return lines
 
 
 def _lines(module: torch.fx.GraphModule, first: int) -> dict[int, Places]:

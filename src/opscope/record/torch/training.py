@@ -35,7 +35,7 @@ class Training:
 
     def facts(self) -> dict[str, Any]:
         """Everything that is known, as JSON holds it; empty where there is no training."""
-        found = {
+        known = {
             "optimizers": list(self._optimizers.values()),
             "modes": {
                 path: modes
@@ -44,7 +44,7 @@ class Training:
             },
             "parted": self._parted,
         }
-        return {name: each for name, each in found.items() if each}
+        return {name: each for name, each in known.items() if each}
 
     def optimizer_steps(self, optimizer: torch.optim.Optimizer, step: int) -> None:
         """An optimizer is about to step."""
@@ -73,20 +73,20 @@ class Training:
         places: dict[int, list[Place]] = {}
         for path, module in tree(root):
             for name, parameter in held(module, "_parameters"):
-                place = (weakref.ref(module), name, joined(path, name))
-                places.setdefault(id(parameter), []).append(place)
+                owner = (weakref.ref(module), name, joined(path, name))
+                places.setdefault(id(parameter), []).append(owner)
         self._ties += [group for group in places.values() if len(group) > 1]
 
     def _look_at_ties(self, step: int) -> None:
         whole = []
         for group in self._ties:
             owners = [(reference(), name) for reference, name, _ in group]
-            found = {
+            identities = {
                 id(owner.__dict__.get("_parameters", {}).get(name))
                 for owner, name in owners
                 if owner is not None
             }
-            if len(found) > 1:
+            if len(identities) > 1:
                 self._parted.append({"step": step, "parameters": [name for _, _, name in group]})
             else:
                 whole.append(group)

@@ -86,31 +86,35 @@ def judge(
     """
     eager = run(together(given)) if eager is None else eager
     apart = [
-        place
-        for place, (one, other) in enumerate(zip(compiled, eager, strict=True))
+        number
+        for number, (one, other) in enumerate(zip(compiled, eager, strict=True))
         if judged(one, other) and not alike(one, other)
     ]
     if not apart:
         return None
     true = in_double_precision(run, [widened(each) for each in together(given)])
     wide = true or [None] * len(eager)
-    sides = {place: sides_of(compiled[place], eager[place], wide[place]) for place in apart}
-    left = {place: found for place, one in sides.items() if (found := deviation(one)) is not None}
-    moved: dict[int, list[Array]] = {place: [] for place in left}
+    sides = {number: sides_of(compiled[number], eager[number], wide[number]) for number in apart}
+    left = {
+        number: deviating
+        for number, one in sides.items()
+        if (deviating := deviation(one)) is not None
+    }
+    moved: dict[int, list[Array]] = {number: [] for number in left}
     for seed in range(SIDES):
         if not left:  # other roundings only widen what is allowed
             break
         fresh = together(given)  # which nothing rounds
         with Perturbed(seed):
             made = run(fresh)
-        for place in list(left):
-            moved[place].append(array(made[place]))
-            found = deviation(msgspec.structs.replace(sides[place], moved=moved[place]))
-            if found is None:
-                del left[place]
+        for number in list(left):
+            moved[number].append(array(made[number]))
+            deviating = deviation(msgspec.structs.replace(sides[number], moved=moved[number]))
+            if deviating is None:
+                del left[number]
             else:
-                left[place] = found
-    return next((Deviating(place, found) for place, found in left.items()), None)
+                left[number] = deviating
+    return next((Deviating(number, deviating) for number, deviating in left.items()), None)
 
 
 def sides_of(compiled: torch.Tensor, eager: torch.Tensor, true: torch.Tensor | None) -> Sides:
@@ -190,10 +194,10 @@ def array(value: torch.Tensor) -> Array:
 def together(values: Sequence[Any]) -> list[Any]:
     """Copies of tensors that share memory where these do; anything else as it is."""
     memories: dict[int, torch.UntypedStorage] = {}
-    found = []
+    copies = []
     for value in values:
         if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-            found.append(value)
+            copies.append(value)
             continue
         storage = value.detach().untyped_storage()
         if storage._cdata not in memories:
@@ -201,18 +205,20 @@ def together(values: Sequence[Any]) -> list[Any]:
         copy = torch.empty(0, dtype=value.dtype).set_(
             memories[storage._cdata], value.storage_offset(), value.shape, value.stride()
         )
-        found.append(copy)
-    return found
+        copies.append(copy)
+    return copies
 
 
 def trained_places(window: Window) -> list[int]:
     """Places of what a window is given for which gradients are collected."""
-    return [place for place, each in enumerate(window.given) if each.requires_grad]
+    return [number for number, each in enumerate(window.given) if each.requires_grad]
 
 
 def leaves(values: Sequence[torch.Tensor], places: Sequence[int]) -> list[torch.Tensor]:
     """The same, gradients being collected for some of them."""
-    return [each.requires_grad_() if place in places else each for place, each in enumerate(values)]
+    return [
+        each.requires_grad_() if number in places else each for number, each in enumerate(values)
+    ]
 
 
 def gradients(function: Callable[..., Any], given: Sequence[torch.Tensor]) -> tuple[Any, ...]:
@@ -338,14 +344,14 @@ class Cutter:
         low, high = 1, last  # the shortest beginning that deviates
         while low < high:
             middle = (low + high) // 2
-            found = self.test(0, middle)
-            low, high, best = (low, middle, found) if found else (middle + 1, high, best)
+            cut = self.test(0, middle)
+            low, high, best = (low, middle, cut) if cut else (middle + 1, high, best)
         last = high
         low, high = 0, last - 1  # the shortest end of it that does
         while low < high:
             middle = (low + high + 1) // 2
-            found = self.test(middle, last)
-            low, high, best = (middle, high, found) if found else (low, middle - 1, best)
+            cut = self.test(middle, last)
+            low, high, best = (middle, high, cut) if cut else (low, middle - 1, best)
         return self.test(low, last) or best
 
     def test(self, first: int, last: int) -> Cut | None:
@@ -366,15 +372,15 @@ class Cutter:
         places = trained_places(window)
         tried = self._gradients if self._trained else self._results
         window = msgspec.structs.replace(window, module=apart)
-        found = tried(window, compiler or self._compiler, plain, places)
-        if found is None:
+        deviating = tried(window, compiler or self._compiler, plain, places)
+        if deviating is None:
             return None
-        names = [window.read[place] for place in places]
+        names = [window.read[number] for number in places]
         if not self._trained:
             names = [*window.made, *window.read]
         nodes = self._calls[first:last]
         drawing = len(self._drawing.intersection(nodes))
-        return Cut(nodes, found, graph, window.given, places, names[found.place], drawing)
+        return Cut(nodes, deviating, graph, window.given, places, names[deviating.place], drawing)
 
     @staticmethod
     def _results(
@@ -457,9 +463,9 @@ class Cutter:
         fresh = dict(zip(names, together(list(self._values.values())), strict=True))
         for name in self._trained:
             fresh[name].requires_grad_()
-        found: dict[torch.fx.Node, Any] = {}
+        values: dict[torch.fx.Node, Any] = {}
         interpreter = Interpreted(self._module, self._graph)
-        interpreter.env = found
+        interpreter.env = values
         if self._random is not None:
             torch.set_rng_state(self._random)
         with torch.set_grad_enabled(bool(self._trained)):
@@ -467,10 +473,10 @@ class Cutter:
                 if node is stop:
                     break
                 if node.name in fresh:
-                    found[node] = fresh[node.name]
+                    values[node] = fresh[node.name]
                 elif node.op != "output":
-                    found[node] = self._played(interpreter, node)
-        return {node: found[node] for node in needed}
+                    values[node] = self._played(interpreter, node)
+        return {node: values[node] for node in needed}
 
     def _played(self, interpreter: Interpreted, node: torch.fx.Node) -> Any:
         """What a node makes; one that draws random numbers is noted."""
