@@ -82,6 +82,16 @@ def test_every_row_can_be_reached(name: str) -> None:
             assert "_" not in word, f"{name}.txt: types of graphs have no underscores: {word}"
 
 
+def test_a_primitive_of_jax_is_not_what_another_world_calls_so() -> None:
+    """c10d's reduce_scatter has its output for the first argument, JAX's reads it."""
+    assert traits_of("c10d::reduce_scatter_").overwrites == "0"
+    scattered = traits_of("jax::reduce_scatter")
+    assert (scattered.overwrites, scattered.tolerance) == ("", "sum")
+    assert not traits_of("jax::reduce").shaped
+    assert not traits_of("jax::custom_linear_solve").contraction
+    assert traits_of("jax::custom_linear_solve").tolerance == "conditioning"
+
+
 @pytest.mark.parametrize("name", SHEETS)
 def test_a_row_says_something(name: str) -> None:
     assert not [word for word, row in sheet(name).rows.items() if not row]
