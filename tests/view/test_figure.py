@@ -12,7 +12,7 @@ from view_runs import HOSTILE, overflowing
 from opscope.run.memory import MemoryRun
 from opscope.scan.api import scan
 from opscope.view.documents import Documents
-from opscope.view.figure import call_figure, kind_of, verdict_figure
+from opscope.view.figure import call_figure, place_in_path, verdict_figure
 from opscope.view.written import written
 
 DRAWN = {"svg", "style", "rect", "path", "polyline", "text"}
@@ -85,8 +85,13 @@ def test_calls_beside_the_path_are_what_their_results_are() -> None:
     finding = {"id": "a", "hider": "h", "path": ["a", "b", "c"], "evidence": [{"reached": "loss"}]}
     stats = [{}, {"size": 1}, {"size": 1, "neg_inf": 2}, {"size": 1, "nan": 1}]
     calls = [{"tensors": [{"io": "output", "stats": one}]} for one in stats]
-    assert [kind_of("x", call, finding) for call in calls] == ["unread", "sound", "mask", "unsound"]
-    assert [kind_of(key, None, finding) for key in "ahbc"] == [
+    assert [place_in_path("x", call, finding) for call in calls] == [
+        "unread",
+        "sound",
+        "mask",
+        "unsound",
+    ]
+    assert [place_in_path(key, None, finding) for key in "ahbc"] == [
         "origin",
         "hidden",
         "unsound",

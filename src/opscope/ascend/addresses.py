@@ -73,14 +73,16 @@ def check(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[AddressCheck, 
     live = _Map(one for one in fault.allocations or () if one.freed_at is None)
     freed = _Map(one for one in fault.allocations or () if one.freed_at is not None)
     known = fault.allocations is not None
-    found = [
+    answers = [
         _one(fault, tensor, live, freed, known=known)
         for tensor in tensors
         if tensor.address is not None and tensor.io != "tiling"
     ]
-    traced = any(one.status == OK for one in found)
-    found = [one if traced or one.status not in (OUTSIDE, FREED) else _unsure(one) for one in found]
-    return tuple(_with_overlaps(found, tensors))
+    traced = any(one.status == OK for one in answers)
+    answers = [
+        one if traced or one.status not in (OUTSIDE, FREED) else _unsure(one) for one in answers
+    ]
+    return tuple(_with_overlaps(answers, tensors))
 
 
 class _Map:
@@ -94,17 +96,17 @@ class _Map:
         """The allocation that holds an address; of several, which are of several devices, the one
         that reaches farthest.
         """
-        place = bisect_right(self._starts, address)
+        after = bisect_right(self._starts, address)
         holding = (
             one
-            for one in self._all[max(0, place - 64) : place]
+            for one in self._all[max(0, after - 64) : after]
             if one.address <= address < max(one.end, one.address + 1)
         )
         return max(holding, key=lambda one: one.end, default=None)
 
     def before(self, address: int) -> Allocation | None:
-        place = bisect_right(self._starts, address)
-        return self._all[place - 1] if place else None
+        after = bisect_right(self._starts, address)
+        return self._all[after - 1] if after else None
 
 
 def _one(
@@ -213,14 +215,14 @@ def _unsure(checked: AddressCheck) -> AddressCheck:
 
 
 def _with_overlaps(
-    found: list[AddressCheck], tensors: Sequence[KernelTensor]
+    answers: list[AddressCheck], tensors: Sequence[KernelTensor]
 ) -> list[AddressCheck]:
     """An output or workspace that partly covers another tensor; the very same place is an in-place
     operator's right.
     """
     by_label = {tensor.label: tensor for tensor in tensors}
-    for place, later in enumerate(found[:_PAIRED]):
-        for earlier in found[:place]:
+    for number, later in enumerate(answers[:_PAIRED]):
+        for earlier in answers[:number]:
             if later.status != OK or earlier.status != OK or not _partly(earlier, later):
                 continue
             written = [
@@ -230,8 +232,8 @@ def _with_overlaps(
             ]
             if written:
                 text = f"{later.text}; overlaps {earlier.tensor} at {earlier.address:#x}"
-                found[place] = _said(later, OVERLAP, text, "suspected")
-    return found
+                answers[number] = _said(later, OVERLAP, text, "suspected")
+    return answers
 
 
 def _partly(first: AddressCheck, second: AddressCheck) -> bool:
@@ -267,7 +269,7 @@ def owners(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[Owner, ...]:
             for name, value in core.registers.items()
             if name.startswith("X[") and isinstance(value, int)
         ]
-    found = [
+    faulted = [
         Owner(source, address, _owner(address, fault, tensors) or "in no tensor of the call")
         for source, address in said
     ]
@@ -276,7 +278,7 @@ def owners(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[Owner, ...]:
         for source, address in near
         if (text := _owner(address, fault, tensors)) is not None
     ]
-    return (*found, *beside)
+    return (*faulted, *beside)
 
 
 def _owner(address: int, fault: Fault, tensors: Sequence[KernelTensor]) -> str | None:

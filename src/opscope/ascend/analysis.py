@@ -93,7 +93,11 @@ class Analysis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def analyse(
-    fault: Fault, found: Collection, *, case_result: str | None = None, nodes: Nodes | None = None
+    fault: Fault,
+    collected: Collection,
+    *,
+    case_result: str | None = None,
+    nodes: Nodes | None = None,
 ) -> Analysis:
     """Join one error with the collection; what cannot be read becomes a problem, never an
     exception.
@@ -102,23 +106,25 @@ def analyse(
     read once for each kernel.
     """
     problems: list[str] = []
-    core = core_of(fault, found.cores)
+    core = core_of(fault, collected.cores)
     fault = completed(fault, core) if core is not None else fault
     names = kernel_names(fault)
-    kernel = choose(found.kernels, names) or (kernel_in(core) if core is not None else None)
+    kernel = choose(collected.kernels, names) or (kernel_in(core) if core is not None else None)
     functions = (*names, *((kernel.name, kernel.binary) if kernel else ()))
     asked = (fault.node_name, fault.node_type, fault.kernel, *functions)
     nodes = {} if nodes is None else nodes
     if asked not in nodes:
-        nodes[asked] = _node(fault, found, functions, problems)
+        nodes[asked] = _node(fault, collected, functions, problems)
     node = nodes[asked]
     tensors = tensors_of(fault, node, kernel)
     counters = tuple(program_counter(core, fault) for core in fault.cores)
-    binaries = _objects(found, kernel, names)
-    dump = _dump(fault, found, node, tensors, problems) or (
+    binaries = _objects(collected, kernel, names)
+    dump = _dump(fault, collected, node, tensors, problems) or (
         dump_of_core(core, tensors) if core is not None else None
     )
-    place, heuristic = _places(fault, counters, binaries, _beside(found, kernel, names), names)
+    source_place, heuristic = _places(
+        fault, counters, binaries, _beside(collected, kernel, names), names
+    )
     checks = addresses.check(fault, tensors)
     operator = operator_type(fault, node, kernel)
     judged = (
@@ -137,7 +143,7 @@ def analyse(
         checks=checks,
         owners=addresses.owners(fault, tensors),
         counters=counters,
-        place=place,
+        place=source_place,
         heuristic_place=heuristic,
         dump=dump,
         judged=judged,
@@ -170,8 +176,10 @@ def with_case_result(one: Analysis, result: str | None) -> Analysis:
 
 def with_call(one: Analysis, call: RecordedCall) -> Analysis:
     """The analysis with what the call of a recorded program says that launched the kernel."""
-    found = filled(one.tensors, call)
-    return msgspec.structs.replace(one, call=call, filled=found, tensors=found.tensors)
+    tensors_filled = filled(one.tensors, call)
+    return msgspec.structs.replace(
+        one, call=call, filled=tensors_filled, tensors=tensors_filled.tensors
+    )
 
 
 def _task_name(kernel: str | None) -> str | None:
@@ -180,8 +188,8 @@ def _task_name(kernel: str | None) -> str | None:
     """
     if kernel is None or _HASHED.match(kernel):
         return None
-    found = _TASK_NAME.fullmatch(kernel)
-    return found[1] if found else None
+    parts = _TASK_NAME.fullmatch(kernel)
+    return parts[1] if parts else None
 
 
 def operator_type(
@@ -196,16 +204,16 @@ def operator_type(
     if isinstance(keys, list) and keys and isinstance(keys[0], str) and "/" in keys[0]:
         return keys[0].partition("/")[0]
     for name in (fault.described.get("dev_func"), fault.function, fault.kernel):
-        found = _HASHED.match(name) if name else None
-        if found:
-            plain = found[1].replace("_", "").lower()
+        parts = _HASHED.match(name) if name else None
+        if parts:
+            plain = parts[1].replace("_", "").lower()
             pieces = (_task_name(fault.kernel) or "").replace("/", "_").split("_")
-            return next((piece for piece in pieces if piece.lower() == plain), found[1])
+            return next((piece for piece in pieces if piece.lower() == plain), parts[1])
     return None
 
 
 def _node(
-    fault: Fault, found: Collection, names: Sequence[str], problems: list[str]
+    fault: Fault, collected: Collection, names: Sequence[str], problems: list[str]
 ) -> Node | None:
     """The node in the graphs: the one of the log's name, whose kernel fits best; of several graphs
     the last one dumped.
@@ -213,24 +221,24 @@ def _node(
     wanted = {name for name in (fault.node_name, _task_name(fault.kernel)) if name}
     functions = tuple(name for name in names if len(name) > 16)
     nodes: list[Node] = []
-    for path, form in found.graphs:
+    for path, form in collected.graphs:
         try:
             nodes += find_nodes(path, names=wanted, kernels=functions, form=form)
         except FormatError as error:  # noqa: PERF203 - one bad graph leaves the others
             problems.append(str(error))
     if not nodes and fault.kernel:
-        nodes = _by_ending(fault.kernel, found, problems)
+        nodes = _by_ending(fault.kernel, collected, problems)
     return max(nodes, key=lambda node: _fit(node, fault, functions), default=None)
 
 
-def _by_ending(kernel: str, found: Collection, problems: list[str]) -> list[Node]:
+def _by_ending(kernel: str, collected: Collection, problems: list[str]) -> list[Node]:
     """Nodes whose name, with / as _, ends the task's name: the name the task was given is not
     always the last word of it.
     """
     pieces = kernel.split("_")
-    tails = {"_".join(pieces[place:]) for place in range(1, len(pieces))}
+    tails = {"_".join(pieces[start:]) for start in range(1, len(pieces))}
     nodes: list[Node] = []
-    for path, form in found.graphs:
+    for path, form in collected.graphs:
         try:
             text = text_of(path)
             said = {
@@ -251,23 +259,27 @@ def _fit(node: Node, fault: Fault, functions: Sequence[str]) -> tuple[int, int, 
     return kernel, named, typed, "ge_proto" in Path(node.file).name, node.file
 
 
-def _objects(found: Collection, kernel: Kernel | None, names: Sequence[str]) -> tuple[Path, ...]:
+def _objects(
+    collected: Collection, kernel: Kernel | None, names: Sequence[str]
+) -> tuple[Path, ...]:
     """Binaries of the kernel: what was loaded ({kernel}_host.o) first, then the compiler's."""
     bases = [*names, *((kernel.binary,) if kernel else ())]
     wanted = [f"{base}{ending}" for ending in ("_host.o", ".o") for base in bases]
     return tuple(
-        path for name in dict.fromkeys(wanted) for path in found.objects if path.name == name
+        path for name in dict.fromkeys(wanted) for path in collected.objects if path.name == name
     )
 
 
-def _beside(found: Collection, kernel: Kernel | None, names: Sequence[str]) -> tuple[Path, ...]:
+def _beside(collected: Collection, kernel: Kernel | None, names: Sequence[str]) -> tuple[Path, ...]:
     bases = {*names, *((kernel.binary,) if kernel else ())}
-    return tuple(path for path in found.beside if any(path.name.startswith(base) for base in bases))
+    return tuple(
+        path for path in collected.beside if any(path.name.startswith(base) for base in bases)
+    )
 
 
 def _dump(
     fault: Fault,
-    found: Collection,
+    collected: Collection,
     node: Node | None,
     tensors: Sequence[KernelTensor],
     problems: list[str],
@@ -277,7 +289,7 @@ def _dump(
         for name in (node.name if node else None, fault.node_name, _task_name(fault.kernel))
         if name
     ]
-    path = find_dump(found.dumps, fault, names)
+    path = find_dump(collected.dumps, fault, names)
     if path is None:
         return None
     try:
@@ -304,17 +316,17 @@ def _places(
         return None, None
     said = fault.program.get("source")
     offset = fault.program.get("fixedPCOffset") or counter.offset
-    place = (
+    by_registers = (
         objects.locate(offset, objects=binaries, functions=names, beside=beside)
         if offset >= 0
         else None
     )
-    if said and place is not None and place.source is None:
-        symbol = str(fault.program.get("symbol") or "").rpartition("+0x")[0] or place.symbol
-        place = msgspec.structs.replace(place, source=said, symbol=symbol, hint=None)
+    if said and by_registers is not None and by_registers.source is None:
+        symbol = str(fault.program.get("symbol") or "").rpartition("+0x")[0] or by_registers.symbol
+        by_registers = msgspec.structs.replace(by_registers, source=said, symbol=symbol, hint=None)
     if counter.heuristic is None or counter.heuristic < 0:
-        return place, None
-    return place, objects.locate(
+        return by_registers, None
+    return by_registers, objects.locate(
         counter.heuristic, objects=binaries, functions=names, beside=beside
     )
 
@@ -391,13 +403,13 @@ def outcomes(text: str, faults: Sequence[Fault]) -> tuple[str | None, ...]:
     from opscope.ascend.find import collect
     from opscope.ascend.log import read_logs
 
-    place = Path(text)
-    if not place.exists():
+    logs_at = Path(text)
+    if not logs_at.exists():
         raise UsageError(
             f"--case-result {text}: write reproduced, not-reproduced, or a folder of logs "
             "that exists"
         )
-    logs = collect([place]).logs
+    logs = collect([logs_at]).logs
     if not logs:
         raise UsageError(f"--case-result {text}: holds no log")
     again = [set(kernel_names(fault)) for fault in read_logs(logs).faults()]
@@ -408,15 +420,15 @@ def outcomes(text: str, faults: Sequence[Fault]) -> tuple[str | None, ...]:
 
 
 def analyse_all(
-    reader: LogReader, found: Collection, *, case_result: str | None = None
+    reader: LogReader, collected: Collection, *, case_result: str | None = None
 ) -> tuple[Analysis, ...]:
     """Every error of the logs, first error first."""
     faults = reader.faults()
-    known = {core.path for fault in faults if (core := core_of(fault, found.cores)) is not None}
-    faults = (*faults, *(fault_of(core) for core in found.cores if core.path not in known))
+    known = {core.path for fault in faults if (core := core_of(fault, collected.cores)) is not None}
+    faults = (*faults, *(fault_of(core) for core in collected.cores if core.path not in known))
     results = outcomes(case_result, faults) if case_result is not None else (None,) * len(faults)
     nodes: Nodes = {}
     return tuple(
-        analyse(fault, found, case_result=result, nodes=nodes)
+        analyse(fault, collected, case_result=result, nodes=nodes)
         for fault, result in zip(faults, results, strict=True)
     )

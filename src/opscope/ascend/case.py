@@ -183,8 +183,8 @@ def _raw(one: Analysis, folder: Path, params: list[_Param]) -> dict[str, str]:
             or not dumped.size
         ):
             continue
-        place = folder / f"{dumped.io}s"
-        place.mkdir(exist_ok=True)
+        side_folder = folder / f"{dumped.io}s"
+        side_folder.mkdir(exist_ok=True)
         name = f"{dumped.io}s/{dumped.io}.{dumped.index}.bin"
         (folder / name).write_bytes(raw_of(one.dump.file, dumped) if one.dump is not None else b"")
         files[dumped.label] = name
@@ -359,8 +359,8 @@ def _stored(
     """
     if values is None or host is None:
         return None, None
-    place = folder / f"{tensor.io}s"
-    place.mkdir(exist_ok=True)
+    side_folder = folder / f"{tensor.io}s"
+    side_folder.mkdir(exist_ok=True)
     first = f"{tensor.io}s/{tensor.io}.{tensor.index}.npy"
     _save(folder / first, values)
     if values.shape == host.shape and not is_private(tensor.format or "ND"):
@@ -396,18 +396,18 @@ def _line(param: _Param) -> str:
 
 def _binaries(one: Analysis, folder: Path, name: str) -> list[str]:
     """Copies the kernel's binary and its .json as NAME.o and NAME.json; what is missing of them."""
-    place = folder / "kernel_meta"
-    place.mkdir()
+    kernel_folder = folder / "kernel_meta"
+    kernel_folder.mkdir()
     lacks = []
     binary = next((path for path in one.objects if path.stat().st_size <= _LARGEST_BINARY), None)
     if binary is not None:
-        shutil.copyfile(binary, place / f"{name}.o")
+        shutil.copyfile(binary, kernel_folder / f"{name}.o")
     elif (held := _held_binary(one)) is not None:
-        (place / f"{name}.o").write_bytes(held)
+        (kernel_folder / f"{name}.o").write_bytes(held)
     else:
         lacks.append(f"the kernel's binary: put it at kernel_meta/{name}.o")
     if one.kernel is not None:
-        (place / f"{name}.json").write_text(
+        (kernel_folder / f"{name}.json").write_text(
             json.dumps(one.kernel.document, indent=1), encoding="utf-8", errors="backslashreplace"
         )
     else:
@@ -428,20 +428,20 @@ def _uncertain(one: Analysis) -> list[str]:
     """What has to be known of a case that a recorded call filled in."""
     if one.call is None or one.filled is None:
         return []
-    found = []
+    doubts = []
     if not one.call.certain:
-        found.append(
+        doubts.append(
             f"certainty: {one.call.name} is the first recorded call of {one.call.op} that may have "
             "failed; record with --sync to know"
         )
     if not any(tensor.io == "output" for tensor in one.tensors):
-        found.append("outputs: the call raised before it had any; add them to main.py")
+        doubts.append("outputs: the call raised before it had any; add them to main.py")
     if one.filled.in_order_of_call:
-        found.append(
+        doubts.append(
             "the kernel's own order of tensors: inputs and outputs are in the order of the "
             f"PyTorch call ({one.call.op}); attributes of the operator are not known"
         )
-    return found
+    return doubts
 
 
 def _without_values(one: Analysis, params: list[_Param], launch: Launch | None) -> list[str]:

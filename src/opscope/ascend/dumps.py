@@ -119,17 +119,17 @@ def read_dump(path: Path, tensors: Sequence[KernelTensor], *, failed: Sequence[s
         for line in (*file.header.dfx_message.splitlines(), *failed)
         if any(word in line for word in _INVALID_WORDS)
     ]
-    found: list[DumpedTensor] = []
+    dumped: list[DumpedTensor] = []
     problems: list[str] = []
     for io, entry, as_io, index in _sides(file, tensors):
         try:
-            found.append(_one(file, (io, entry), (as_io, index), tensors=tensors, failed=lines))
+            dumped.append(_one(file, (io, entry), (as_io, index), tensors=tensors, failed=lines))
         except (FormatError, MissingValueError) as error:  # noqa: PERF203 - one bad tensor leaves the others
             problems.append(str(error))
     return Dump(
         file=str(path),
         op_name=file.header.op_name,
-        tensors=tuple(found),
+        tensors=tuple(dumped),
         message=file.header.dfx_message,
         problems=tuple(problems),
     )
@@ -269,9 +269,9 @@ def _statistics(values: Array, dtype: str | None) -> tuple[dict[str, Any], int]:
 
     if not values.size or dtype is None:
         return {"size": 0}, 0
-    found = statistics(values, digest=False)
+    measured = statistics(values, digest=False)
     row = {
-        name: getattr(found, name)
+        name: getattr(measured, name)
         for name in (
             "size",
             "nan",
@@ -299,16 +299,16 @@ def _statistics(values: Array, dtype: str | None) -> tuple[dict[str, Any], int]:
 
 
 def _troubles(statistics: dict[str, Any], *, zeroed: bool, partial: bool) -> tuple[str, ...]:
-    found = [
+    troubles = [
         f"{statistics[name]} {word}"
         for name, word in (("nan", "NaN"), ("pos_inf", "Inf"), ("neg_inf", "-Inf"))
         if statistics.get(name)
     ]
     if zeroed:
-        found.append("all zero, because the memory could not be copied: these are no values")
+        troubles.append("all zero, because the memory could not be copied: these are no values")
     if partial:
-        found.append("not whole in the file")
-    return tuple(found)
+        troubles.append("not whole in the file")
+    return tuple(troubles)
 
 
 def device_values_of(path: str, one: DumpedTensor) -> Array | None:
@@ -339,7 +339,7 @@ def raw_of(path: str, one: DumpedTensor) -> bytes:
 
 def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None:
     """The memory of a .core file as a dump; None where none of the call's tensors is in it."""
-    found = []
+    dumped = []
     for one in tensors:
         raw = (
             values_in(core, one.io, one.index)
@@ -351,7 +351,7 @@ def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None
         values, dtype, shape = _typed(_flat(raw), one)
         statistics, denormal = _statistics(values, dtype) if values is not None else ({}, 0)
         partial = one.size is not None and len(raw) < one.size
-        found.append(
+        dumped.append(
             DumpedTensor(
                 io=one.io,
                 index=one.index,
@@ -368,7 +368,7 @@ def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None
                 label=f"{one.io} {one.index}",
             )
         )
-    return Dump(file=core.path, op_name=core.kernel, tensors=tuple(found)) if found else None
+    return Dump(file=core.path, op_name=core.kernel, tensors=tuple(dumped)) if dumped else None
 
 
 def _core_bytes(path: str, one: DumpedTensor) -> Array:

@@ -100,8 +100,8 @@ def document(
 def _meaning(code: str) -> str | None:
     if code in ELSEWHERE:
         return ELSEWHERE[code]
-    found = acl_code(int(code)) if code.isdecimal() and len(code) < 10 else screen_code(code)
-    return None if found is None else found.text
+    meaning = acl_code(int(code)) if code.isdecimal() and len(code) < 10 else screen_code(code)
+    return None if meaning is None else meaning.text
 
 
 def finding(one: Analysis) -> Finding:

@@ -85,25 +85,25 @@ def collect(
 
     UsageError for a place that is not there.
     """
-    found = _sorted_out(places)
-    for name, place in ((GRAPHS, graphs_at), (KERNELS, kernels_at), (DUMPS, dumps_at)):
-        if place is None:
+    collected = _sorted_out(places)
+    for name, chosen_place in ((GRAPHS, graphs_at), (KERNELS, kernels_at), (DUMPS, dumps_at)):
+        if chosen_place is None:
             continue
-        there = _sorted_out([place])
+        there = _sorted_out([chosen_place])
         if not getattr(there, name) and not (name == DUMPS and there.cores):
-            raise UsageError(f"{place}: holds no {name}")
+            raise UsageError(f"{chosen_place}: holds no {name}")
         changes = {name: getattr(there, name)}
         if name == DUMPS:
-            changes |= {CORES: there.cores or found.cores}
+            changes |= {CORES: there.cores or collected.cores}
         if name == KERNELS:
             changes |= {
-                OBJECTS: there.objects or found.objects,
-                BESIDE: there.beside or found.beside,
+                OBJECTS: there.objects or collected.objects,
+                BESIDE: there.beside or collected.beside,
             }
-        found = msgspec.structs.replace(
-            found, **changes, problems=(*found.problems, *there.problems)
+        collected = msgspec.structs.replace(
+            collected, **changes, problems=(*collected.problems, *there.problems)
         )
-    return found
+    return collected
 
 
 def _sorted_out(places: Iterable[Path]) -> Collection:
@@ -124,7 +124,7 @@ def _sorted_out(places: Iterable[Path]) -> Collection:
             problems.append(f"more than {MAX_FILES} files; the rest was not looked at")
             break
         try:
-            found = _kind(path)
+            kind_and_value = _kind(path)
         except (OSError, FormatError) as error:
             problems.append(
                 f"{path}: cannot be read: {error.strerror}"
@@ -132,8 +132,8 @@ def _sorted_out(places: Iterable[Path]) -> Collection:
                 else str(error)
             )
             continue
-        if found is not None:
-            sorted_out[found[0]].append(found[1])
+        if kind_and_value is not None:
+            sorted_out[kind_and_value[0]].append(kind_and_value[1])
     return Collection(
         **{name: tuple(values) for name, values in sorted_out.items()},  # type: ignore[arg-type]
         problems=tuple(problems),
@@ -144,14 +144,14 @@ def _files(places: Iterable[Path]) -> Iterator[tuple[Path, Path]]:
     """Each file, and the place it must lie in where it is a link; one that was given by its name
     may lie anywhere.
     """
-    for place in places:
-        if not place.exists():
-            raise UsageError(f"{place}: no such file or directory")
-        if not place.is_dir():
-            yield place, Path("/")
+    for given in places:
+        if not given.exists():
+            raise UsageError(f"{given}: no such file or directory")
+        if not given.is_dir():
+            yield given, Path("/")
             continue
-        top = place.resolve()
-        for folder, below, files in os.walk(place):
+        top = given.resolve()
+        for folder, below, files in os.walk(given):
             below.sort()
             for name in sorted(files):
                 path = Path(folder, name)

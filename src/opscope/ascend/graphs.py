@@ -140,8 +140,10 @@ def _spans(
     """Start and end of the blocks with these names, then of those that hold these kernels."""
     for name in names:
         quoted = re.escape(_quoted(name))
-        for found in list(re.finditer(rf"^( *)name: {quoted}$", text, re.MULTILINE))[:_MAX_BLOCKS]:
-            span = _enclosing(text, word, found.start(), len(found[1]) - 2)
+        for named_line in list(re.finditer(rf"^( *)name: {quoted}$", text, re.MULTILINE))[
+            :_MAX_BLOCKS
+        ]:
+            span = _enclosing(text, word, named_line.start(), len(named_line[1]) - 2)
             if span is not None:
                 yield span
     for kernel in kernels:
@@ -205,12 +207,12 @@ def _with_producers(node: Node, known: Mapping[str, tuple[str, tuple[str, ...]]]
 
 def _types(text: str, word: str, node: Node, path: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Type and original names of the nodes that this one reads."""
-    found: dict[str, tuple[str, tuple[str, ...]]] = {}
+    types: dict[str, tuple[str, tuple[str, ...]]] = {}
     for start, stop in _spans(text, word, names={one.name for one in node.producers}, kernels=()):
         block = first(texts.parse(text[start:stop], path), word)
         producer = _proto_node(block, path) if word == "op" else _onnx_node(block, path)
-        found.setdefault(producer.name, (producer.type, producer.original))
-    return found
+        types.setdefault(producer.name, (producer.type, producer.original))
+    return types
 
 
 def _proto_node(block: Mapping[str, list[Any]], path: str | PathLike[str]) -> Node:
@@ -245,8 +247,10 @@ def _whole(value: Any) -> int | None:
 
 
 def _names(value: Any) -> tuple[str, ...]:
-    found = value if isinstance(value, list | tuple) else (value,) if isinstance(value, str) else ()
-    return tuple(str(one) for one in found if one)
+    listed = (
+        value if isinstance(value, list | tuple) else (value,) if isinstance(value, str) else ()
+    )
+    return tuple(str(one) for one in listed if one)
 
 
 def _in_order(attributes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -256,12 +260,12 @@ def _in_order(attributes: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _producers(inputs: Iterable[Any]) -> tuple[Producer, ...]:
-    found = []
+    producers = []
     for slot, text in enumerate(inputs):
         name, _, index = str(text).rpartition(":")
         if name and index.lstrip("-").isdecimal() and int(index[:9]) >= 0:
-            found.append(Producer(slot=slot, name=name, index=int(index[:9])))
-    return tuple(found)
+            producers.append(Producer(slot=slot, name=name, index=int(index[:9])))
+    return tuple(producers)
 
 
 _LISTS = ("s", "i", "f", "b", "dt", "bt")
@@ -346,12 +350,12 @@ def _onnx_value(entry: Mapping[str, list[Any]]) -> Any:
 
 def _onnx_descs(attributes: Mapping[str, Any], side: str) -> tuple[TensorDesc, ...]:
     count = attributes.get(f"{side}_desc_nums", 0)
-    found = []
+    descs = []
     for slot in range(count if isinstance(count, int) and 0 <= count < 4096 else 0):
         shape, origin = (
             attributes.get(f"{side}_desc_{what}:{slot}") for what in ("shape", "origin_shape")
         )
-        found.append(
+        descs.append(
             TensorDesc(
                 dtype=attributes.get(f"{side}_desc_dtype:{slot}"),
                 format=attributes.get(f"{side}_desc_layout:{slot}"),
@@ -361,7 +365,7 @@ def _onnx_descs(attributes: Mapping[str, Any], side: str) -> tuple[TensorDesc, .
                 size=_whole(attributes.get(f"{side}_desc_size:{slot}")),
             )
         )
-    return tuple(found)
+    return tuple(descs)
 
 
 def _json_nodes(path: Path, names: set[str], kernels: Sequence[str]) -> list[Node]:

@@ -97,7 +97,9 @@ def kernel_of(document: dict[str, Any], file: str) -> Kernel:
         magic=str(document["magic"]) if document.get("magic") else None,
         tiling_size=size if isinstance(size, int) else None,
         dynamic="compileInfo" in document or support.get("opMode") == "dynamic",
-        zeroed=tuple(place for place, one in enumerate(parameters) if one is not None and one != 0),
+        zeroed=tuple(
+            number for number, one in enumerate(parameters) if one is not None and one != 0
+        ),
         workspace=tuple(one for one in workspace if isinstance(one, int)),
         sha256=str(document["sha256"]) if document.get("sha256") else None,
         implementation=str(support["implMode"]) if support.get("implMode") else None,
@@ -114,16 +116,16 @@ def _list(value: Any) -> list[Any]:
 
 
 def _parameters(value: Any) -> tuple[Parameter, ...]:
-    found = []
-    for place, one in enumerate(_list(value)):
+    parameters = []
+    for number, one in enumerate(_list(value)):
         entry = one[0] if isinstance(one, list) and one else one  # a list of tensors is a list here
         if not isinstance(entry, dict):
             continue
         shape = entry.get("shape")
-        found.append(
+        parameters.append(
             Parameter(
                 name=entry.get("name") if isinstance(entry.get("name"), str) else None,
-                index=entry["index"] if isinstance(entry.get("index"), int) else place,
+                index=entry["index"] if isinstance(entry.get("index"), int) else number,
                 dtype=entry.get("dtype") if isinstance(entry.get("dtype"), str) else None,
                 format=entry.get("format") if isinstance(entry.get("format"), str) else None,
                 kind=entry.get("paramType") if isinstance(entry.get("paramType"), str) else None,
@@ -132,18 +134,18 @@ def _parameters(value: Any) -> tuple[Parameter, ...]:
                 else None,
             )
         )
-    return tuple(found)
+    return tuple(parameters)
 
 
 def kernel_names(fault: Fault) -> tuple[str, ...]:
     """Names the kernel may have in its description, the fullest first: without __kernel0, _mix_aic,
     _mix_aiv, the tiling key.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     for name in (fault.described.get("dev_func"), fault.function, fault.kernel):
         if name:
-            found.update(dict.fromkeys(stripped(name, fault.tiling_key)))
-    return tuple(found)
+            names.update(dict.fromkeys(stripped(name, fault.tiling_key)))
+    return tuple(names)
 
 
 def stripped(name: str, tiling_key: str | None) -> tuple[str, ...]:
@@ -154,8 +156,8 @@ def stripped(name: str, tiling_key: str | None) -> tuple[str, ...]:
             names.append(names[-1].removesuffix(ending))
     if tiling_key and names[-1].endswith(f"_{tiling_key}"):
         names.append(names[-1].removesuffix(f"_{tiling_key}"))
-    elif found := re.fullmatch(r"(.+_[0-9a-f]{32,})_\d+", names[-1]):
-        names.append(found[1])
+    elif keyed := re.fullmatch(r"(.+_[0-9a-f]{32,})_\d+", names[-1]):
+        names.append(keyed[1])
     return tuple(names)
 
 

@@ -117,25 +117,27 @@ def _from_words(
     base: int | None,
     tiling: Tiling,
 ) -> Iterator[Word]:
-    by_address = {one.address: place for place, one in reversed([*enumerate(known)]) if one.address}
+    by_address = {
+        one.address: number for number, one in reversed([*enumerate(known)]) if one.address
+    }
     by_word = {
-        one.position: place
-        for place, one in enumerate(known)
+        one.position: number
+        for number, one in enumerate(known)
         if one.position is not None and one.address
     }
     last = max((one.position for one in known if one.position is not None), default=len(known))
     pointers = (
         tiling.word if tiling.word is not None else last + 4
     )  # behind them lie values, of which none is a pointer
-    for place, word in enumerate(words):
-        if place == 0 and word >> 40 == _FFTS:
+    for number, word in enumerate(words):
+        if number == 0 and word >> 40 == _FFTS:
             yield Word(kind="sync", value=0)
         elif base is not None and base <= word < base + 8 * len(words):
             yield Word(kind="block", value=word - base)
-        elif place in by_word or word in by_address:
-            yield Word(kind="buffer", value=by_word.get(place, by_address.get(word, 0)))
-        elif place < pointers and word in _DEVICE and not on_host(word):
-            buffers.append(LaunchBuffer(label=f"word {place}", io="spare", size=_SPARE))
+        elif number in by_word or word in by_address:
+            yield Word(kind="buffer", value=by_word.get(number, by_address.get(word, 0)))
+        elif number < pointers and word in _DEVICE and not on_host(word):
+            buffers.append(LaunchBuffer(label=f"word {number}", io="spare", size=_SPARE))
             by_address[word] = len(buffers) - 1
             yield Word(kind="buffer", value=by_address[word])
         else:
@@ -145,8 +147,8 @@ def _from_words(
 def _in_order(
     known: Sequence[KernelTensor], buffers: list[LaunchBuffer], tiling: Tiling
 ) -> Iterator[Word]:
-    for place, one in enumerate(known):
-        yield Word(kind="value", value=0) if not one.size else Word(kind="buffer", value=place)
+    for number, one in enumerate(known):
+        yield Word(kind="value", value=0) if not one.size else Word(kind="buffer", value=number)
     if tiling.data:
         buffers.append(
             LaunchBuffer(label="tiling", io="tiling", size=len(tiling.data), file="tiling.bin")

@@ -65,9 +65,9 @@ def events(record: Record) -> Iterator[Event]:
     short = text[:_SHORT]
     for words, read in _READERS:
         if any(word in short for word in words):
-            found = list(read(text if read in _LONG else short, record))
-            yield from found
-            if found:
+            told = list(read(text if read in _LONG else short, record))
+            yield from told
+            if told:
                 return
 
 
@@ -78,17 +78,17 @@ def number(text: str) -> int:
 
 def numbers(text: str) -> tuple[int, ...]:
     """All the integers in a text, at most 65,536."""
-    return tuple(number(found) for found in re.findall(_NUMBER, text)[:_MAX_WORDS])
+    return tuple(number(digits) for digits in re.findall(_NUMBER, text)[:_MAX_WORDS])
 
 
 def _find(pattern: str, text: str) -> str | None:
-    found = re.search(pattern, text, re.IGNORECASE)
-    return None if found is None else found[1]
+    match = re.search(pattern, text, re.IGNORECASE)
+    return None if match is None else match[1]
 
 
 def _int(pattern: str, text: str) -> int | None:
-    found = _find(pattern, text)
-    return None if found is None else number(found)
+    digits = _find(pattern, text)
+    return None if digits is None else number(digits)
 
 
 def _pairs(text: str) -> Values:
@@ -117,8 +117,8 @@ _KIND = re.compile(
 
 
 def _core(text: str, record: Record) -> Iterator[Event]:
-    head, found, rest = text.partition("dump info")
-    if not found or "error code" not in head:
+    head, separator, rest = text.partition("dump info")
+    if not separator or "error code" not in head:
         return
     body, _, extended = rest.partition("The extend info")
     kind = _KIND.search(head)
@@ -148,15 +148,15 @@ def _core(text: str, record: Record) -> Iterator[Event]:
 def _core_of(head: str, *, code: str, values: Values, message: str | None, **more: Any) -> Core:
     """A core from its line; the code is read in the numbering of its registers."""
     classic = not {"sc error info", "su error info"} & values.keys()
-    found = numbers(code)
+    codes = numbers(code)
     return Core(
         core=_core_id(head),
         device=_int(rf"device\s*\(\s*(?:chipId\s*:\s*)?({_NUMBER})", head),
         die=_int(rf"dieId\s*:\s*({_NUMBER})", head),
         serial=_int(rf"serial number is ({_NUMBER})", head),
         code=code,
-        codes=found if classic else (),
-        bits=registers.bits_of(found) if classic else bits950(found, message),
+        codes=codes if classic else (),
+        bits=registers.bits_of(codes) if classic else bits950(codes, message),
         numbering=CLASSIC if classic else ASCEND950,
         registers=values,
         message=message,
@@ -164,11 +164,11 @@ def _core_of(head: str, *, code: str, values: Values, message: str | None, **mor
     )
 
 
-def bits950(found: tuple[int, ...], message: str | None) -> tuple[int, ...]:
+def bits950(codes: tuple[int, ...], message: str | None) -> tuple[int, ...]:
     """Numbers of the set bits of Ascend 950; a lone 0 is none, a time-out or trap, unless the
     runtime's words say that it is bit 0 of L0A.
     """
-    return () if found == (0,) and "l0a" not in (message or "").lower() else found
+    return () if codes == (0,) and "l0a" not in (message or "").lower() else codes
 
 
 def _core_id(text: str) -> int | None:
@@ -192,20 +192,20 @@ def _extend(text: str, _: Record) -> Iterator[Event]:
 
 
 def _failed(text: str, _: Record) -> Iterator[Event]:
-    found = re.search(
+    failure = re.search(
         r"((?:ai ?core|aivec\w*|fftsplus|vector core)[\w ]{0,40}?) (?:kernel|task) "
         r"execut(?:e|ion) failed,?(.*)",
         text,
         re.IGNORECASE,
     )
-    found = found or re.search(
+    failure = failure or re.search(
         r"(ai ?core) kernel execut(?:e|ion) failed,?(.*)", text, re.IGNORECASE
     )
-    if found is None or _elsewhere_of(text) is not None:
+    if failure is None or _elsewhere_of(text) is not None:
         return
     # A kernel's name has no comma and no blank; what stands behind in brackets is the runtime's own
     # place in the code.
-    said = _fields(found[2])
+    said = _fields(failure[2])
     # `Vector Core kernel execution failed, retCode=0x31` names no task
     if any(key.endswith(("_id", "kernel_name")) for key in said):
         yield Failed(said)
@@ -245,10 +245,10 @@ _ASSERT = re.compile(r"\[ASSERT\].*?([^\s/\\:]+):(\d{1,9}): Assertion\s?`(.*)")
 
 
 def _asserted(text: str, _: Record) -> Iterator[Event]:
-    found = _ASSERT.search(text)
-    if found is not None:
-        condition = found[3].replace("'", ",", 1).strip()
-        yield Asserted(f"{found[1]}:{int(found[2])}: {condition}")
+    parts = _ASSERT.search(text)
+    if parts is not None:
+        condition = parts[3].replace("'", ",", 1).strip()
+        yield Asserted(f"{parts[1]}:{int(parts[2])}: {condition}")
 
 
 def _tracked(text: str, _: Record) -> Iterator[Event]:
@@ -263,9 +263,9 @@ def _tracked(text: str, _: Record) -> Iterator[Event]:
 
 
 def _screen(text: str, _: Record) -> Iterator[Event]:
-    found = re.search(r"device\s*\(\s*(\d{1,18})\s*\),?\s*core list\s*\[[^\]]*\]", text)
-    if found is not None:
-        yield Screen(int(found[1]))
+    device = re.search(r"device\s*\(\s*(\d{1,18})\s*\),?\s*core list\s*\[[^\]]*\]", text)
+    if device is not None:
+        yield Screen(int(device[1]))
     for core, code in re.findall(rf"coreId\s*\(\s*(\d{{1,18}})\s*\)\s*:\s*({_NUMBER})", text):
         yield ScreenCore(int(core), code)
 
@@ -275,25 +275,25 @@ _ARGS = re.compile(rf"args{_RANGE}(before|after) execute{_RANGE}:\s*(.*)", re.DO
 
 
 def _args(text: str, record: Record) -> Iterator[Event]:
-    found = _ARGS.search(text)
-    if found is None:
+    parts = _ARGS.search(text)
+    if parts is None:
         return
-    body = found[4].partition("addr:")[0]
+    body = parts[4].partition("addr:")[0]
     words = numbers(body)
     if record.cut and words and not re.search(r"[,\s]\s*$", body):
         words = words[:-1]  # the last word may have lost digits
     if words:
-        start = int(found[1] or found[3] or 0)
-        yield Words(when=found[2], start=start, words=words, cut=record.cut)
+        start = int(parts[1] or parts[3] or 0)
+        yield Words(when=parts[2], start=start, words=words, cut=record.cut)
 
 
 def _tiling_key(text: str, _: Record) -> Iterator[Event]:
-    found = re.search(r"tilingKey\s*=\s*(\d{1,20})(.*)", text)
-    if found is not None:
+    parts = re.search(r"tilingKey\s*=\s*(\d{1,20})(.*)", text)
+    if parts is not None:
         yield Launched(
-            tiling_key=int(found[1]),
-            args_size=_int(rf"\bargsSize\s*[:=]\s*({_NUMBER})", found[2]),
-            block_dim=_int(rf"\bblockDim\s*[:=]\s*({_NUMBER})", found[2]),
+            tiling_key=int(parts[1]),
+            args_size=_int(rf"\bargsSize\s*[:=]\s*({_NUMBER})", parts[2]),
+            block_dim=_int(rf"\bblockDim\s*[:=]\s*({_NUMBER})", parts[2]),
         )
 
 
@@ -302,30 +302,30 @@ def _described(text: str, record: Record) -> Iterator[Event]:
     if "after execute:args print end" in body:
         yield Passed()
     elif body.startswith("node_name:"):
-        found = re.match(
+        parts = re.match(
             r"node_name:(.*?),\s*node_type:(.*?),\s*stream_id:(\d{1,18}),\s*task_id:(\d{1,18})(.*)",
             body[:_SHORT],
         )
-        if found is not None:
+        if parts is not None:
             more = {
                 key: number(value)
-                for key, value in re.findall(rf"(\w+)\s*:\s*({_NUMBER})", found[5])
+                for key, value in re.findall(rf"(\w+)\s*:\s*({_NUMBER})", parts[5])
             }
             yield DescribedNode(
-                node_name=found[1],
-                node_type=found[2],
-                stream=int(found[3]),
-                task=int(found[4]),
+                node_name=parts[1],
+                node_type=parts[2],
+                stream=int(parts[3]),
+                task=int(parts[4]),
                 context=more.get("context_id"),
                 thread=more.get("thread_id"),
             )
-    elif found := re.match(r"(input|output|workspace)\s*:\s*(\d{1,18})\s*;(.*)", body):
-        yield _argument(found[1], int(found[2]), found[3])
+    elif parts := re.match(r"(input|output|workspace)\s*:\s*(\d{1,18})\s*;(.*)", body):
+        yield _argument(parts[1], int(parts[2]), parts[3])
     elif "args" not in body.partition(":")[0] and (
-        found := re.match(r"([A-Za-z_][\w ]{0,40}?)\s*:\s*(.*)", body, re.DOTALL)
+        parts := re.match(r"([A-Za-z_][\w ]{0,40}?)\s*:\s*(.*)", body, re.DOTALL)
     ):
-        key = found[1].replace(" ", "_")
-        yield Described(key=key, value=found[2].strip(), cut=record.cut)
+        key = parts[1].replace(" ", "_")
+        yield Described(key=key, value=parts[2].strip(), cut=record.cut)
 
 
 def _argument(io: str, index: int, text: str) -> Argument:
@@ -352,17 +352,17 @@ _FILE = re.compile(
 
 
 def _dumped(text: str, _: Record) -> Iterator[Event]:
-    if found := _LOADED.search(text):
-        what, index, kind = found[2].strip(), int(found[3]), _tensor_type(found[4])
-        yield Loading(what=what, index=index, type=kind) if found[1] == "begin" else Loaded()
+    if parts := _LOADED.search(text):
+        what, index, kind = parts[2].strip(), int(parts[3]), _tensor_type(parts[4])
+        yield Loading(what=what, index=index, type=kind) if parts[1] == "begin" else Loaded()
     elif "tensor type" in text:
         yield LoadedType(_tensor_type(text))
-    elif found := re.search(
+    elif parts := re.search(
         rf"dump args data,?\s*addr\s*:\s*({_NUMBER})\s*;\s*size\s*:\s*(\d{{1,18}})", text
     ):
-        yield LoadedData(address=number(found[1]), size=int(found[2]))
-    elif found := _FILE.search(text):
-        yield DumpFile(found[1] or "exception", (found[2] or found[3]).strip())
+        yield LoadedData(address=number(parts[1]), size=int(parts[2]))
+    elif parts := _FILE.search(text):
+        yield DumpFile(parts[1] or "exception", (parts[2] or parts[3]).strip())
     elif re.search(r"maybe invalid|D2H failed|check addr|data invalid", text):
         yield Unreadable(text.strip(), _int(rf"addr\w*\s*[:=]\s*({_NUMBER})", text))
     elif re.search(r"begin tensor's index of arg\w* is\s*:\s*(\d{1,18})", text):
@@ -380,16 +380,16 @@ def _returned(text: str, _: Record) -> Iterator[Event]:
         )
         error = _find(r"errType=\w+\(([^)]*)\)", text)
         yield FailedTask(device=device, stream=stream, task=task, error=error)
-    if found := re.search(
+    if parts := re.search(
         r"ErrCode\s*=\s*(\d{1,18})(?:,\s*desc\s*=\s*\[([^\]]*)\])?(?:,"
         r"\s*InnerCode\s*=\s*(0x[0-9a-fA-F]+))?",
         text,
     ):
-        yield Returned(found[1], found[2], found[3])
-    elif found := re.search(r"retCode\s*=\s*(0x[0-9a-fA-F]+)(?:\s*,\s*\[([^\]]*)\])?", text):
-        yield Returned(found[1].lower(), found[2])
-    elif found := re.search(r"(?:runtime result|error code(?: is)?)\s*[:=]?\s*(\d{6})\b", text):
-        yield Returned(found[1])
+        yield Returned(parts[1], parts[2], parts[3])
+    elif parts := re.search(r"retCode\s*=\s*(0x[0-9a-fA-F]+)(?:\s*,\s*\[([^\]]*)\])?", text):
+        yield Returned(parts[1].lower(), parts[2])
+    elif parts := re.search(r"(?:runtime result|error code(?: is)?)\s*[:=]?\s*(\d{6})\b", text):
+        yield Returned(parts[1])
 
 
 def _memory(text: str, _: Record) -> Iterator[Event]:
@@ -420,10 +420,10 @@ def _slog(text: str, _: Record) -> Iterator[Event]:
     elif "AICORE_INFO_START" in text:
         values = {key: number(value) for key, value in _KEY_VALUE.findall(text)}
         yield SlogCore(_int(rf"core_id\s*=\s*({_NUMBER})", text), values)
-    elif found := re.match(
+    elif parts := re.match(
         rf"\W*(?:\w+:\s*)?([A-Z][A-Z0-9_]*(?:\[\d+\])?)\s*=\s*({_NUMBER})\W*$", text
     ):
-        yield SlogRegister(found[1], number(found[2]))
+        yield SlogRegister(parts[1], number(parts[2]))
 
 
 def _analysed(text: str, _: Record) -> Iterator[Event]:
@@ -448,8 +448,8 @@ def _analysed(text: str, _: Record) -> Iterator[Event]:
 
 def _numbered(names: str, text: str) -> dict[str, Any]:
     """Numbers behind such names and a sign of equality."""
-    found = re.findall(rf"({names})\s*=\s*({_NUMBER})", text)
-    return {key: number(value) for key, value in found}
+    pairs = re.findall(rf"({names})\s*=\s*({_NUMBER})", text)
+    return {key: number(value) for key, value in pairs}
 
 
 def _program(**said: int | str | None) -> Program:
@@ -465,8 +465,8 @@ def _noted(text: str, _: Record) -> Iterator[Event]:
         yield Noted("ras", text.strip())
     elif "skip refresh addr" in text or "skip log args" in text:
         yield Noted("host-args", text.strip())
-    elif found := re.search(rf"(?:fault va|page fault)\D{{0,40}}?({_NUMBER})", text):
-        yield FaultAddress(number(found[1]))
+    elif address := re.search(rf"(?:fault va|page fault)\D{{0,40}}?({_NUMBER})", text):
+        yield FaultAddress(number(address[1]))
     elif re.search(r"soc ?version", text, re.IGNORECASE) and (
         soc := _find(r"\b(Ascend\d{2,4}[A-Z]?\w*)", text)
     ):
@@ -478,9 +478,9 @@ def _noted(text: str, _: Record) -> Iterator[Event]:
 
 
 def _screen_code(text: str) -> Iterator[Event]:
-    found = re.search(r"\b(E[0-9A-Z]\d{4})(?:\)?:|\[PID)", text)
-    if found is not None:
-        yield Coded(found[1], text.strip())
+    coded = re.search(r"\b(E[0-9A-Z]\d{4})(?:\)?:|\[PID)", text)
+    if coded is not None:
+        yield Coded(coded[1], text.strip())
 
 
 _Reader = Callable[[str, Record], Iterator[Event]]

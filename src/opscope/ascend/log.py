@@ -71,9 +71,9 @@ class LogReader:
         """Read one log to its end; the number of its records that mattered."""
         count = 0
         host = _host(name)
-        for found in records(stream, name):
+        for read_record in records(stream, name):
             count += 1
-            record = msgspec.structs.replace(found, pid=self._process(host, found.pid))
+            record = msgspec.structs.replace(read_record, pid=self._process(host, read_record.pid))
             if record.level in _INFORMED and record.module in ("RUNTIME", "GE"):
                 self._informed.add(record.pid)
             for event in events(record):
@@ -237,9 +237,9 @@ class LogReader:
             for pid, known in self._memory.items()
             if any(fault.pid == pid for fault in whole)
         }
-        found = _merged([self._closed(fault, memory) for fault in whole])
+        merged = _merged([self._closed(fault, memory) for fault in whole])
         return tuple(
-            sorted(found, key=lambda fault: (fault.time or "~", fault.files, fault.offset))
+            sorted(merged, key=lambda fault: (fault.time or "~", fault.files, fault.offset))
         )
 
     def _assertions(self, fault: Open) -> list[str]:
@@ -404,13 +404,13 @@ def _still_needed(
     """
     recent = len(known) - _KEPT_ALLOCATIONS // 4
     live: dict[int, list[int]] = defaultdict(list)
-    for place, (_, address, size) in enumerate(known[:recent]):
+    for number, (_, address, size) in enumerate(known[:recent]):
         if size >= 0:
-            live[address].append(place)
+            live[address].append(number)
         elif live[address]:
             live[address].pop()
-    kept = sorted(place for places in live.values() for place in places)
-    return [*(known[place] for place in kept), *known[recent:]]
+    kept = sorted(number for places in live.values() for number in places)
+    return [*(known[number] for number in kept), *known[recent:]]
 
 
 def _snapshots(
@@ -422,7 +422,7 @@ def _snapshots(
     ordered = sorted(known, key=lambda entry: entry[0] or "")
     live: dict[int, list[int]] = defaultdict(list)
     made: list[Allocation] = []
-    found: dict[str | None, tuple[Allocation, ...]] = {}
+    snapshots: dict[str | None, tuple[Allocation, ...]] = {}
     done = 0
     for until in sorted({*times}, key=lambda time: time or "~"):
         while done < len(ordered) and (until is None or (ordered[done][0] or "") <= until):
@@ -436,10 +436,10 @@ def _snapshots(
                 live[address].append(len(made))
                 made.append(Allocation(address, size, time))
             elif live[address]:
-                place = live[address].pop()
-                made[place] = msgspec.structs.replace(made[place], freed_at=time or "earlier")
-        found[until] = tuple(made)
-    return found
+                number = live[address].pop()
+                made[number] = msgspec.structs.replace(made[number], freed_at=time or "earlier")
+        snapshots[until] = tuple(made)
+    return snapshots
 
 
 def _merged(faults: Iterable[Fault]) -> list[Fault]:
@@ -453,16 +453,16 @@ def _merged(faults: Iterable[Fault]) -> list[Fault]:
             ("moment", fault.pid, fault.time, fault.kernel),
             ("task", fault.device, fault.stream, fault.task),
         )
-        near = sorted({place for key in keys for place in places[key]})
-        place = next((place for place in near if _same(merged[place], fault)), None)
-        if place is None:
-            place = len(merged)
+        near = sorted({at for key in keys for at in places[key]})
+        at = next((at for at in near if _same(merged[at], fault)), None)
+        if at is None:
+            at = len(merged)
             merged.append(fault)
         else:
-            merged[place] = _joined(merged[place], fault)
+            merged[at] = _joined(merged[at], fault)
         for key in keys:
-            if not places[key] or places[key][-1] != place:
-                places[key].append(place)
+            if not places[key] or places[key][-1] != at:
+                places[key].append(at)
     return merged
 
 

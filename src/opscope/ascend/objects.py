@@ -104,14 +104,14 @@ def _in_object(path: Path, offset: int, functions: Sequence[str]) -> Place:
 
 def _symbols(file: Any) -> dict[str, tuple[int, int]]:
     """Functions of an object: name -> start and size."""
-    found: dict[str, tuple[int, int]] = {}
+    functions: dict[str, tuple[int, int]] = {}
     for section in file.iter_sections():
         if section["sh_type"] not in ("SHT_SYMTAB", "SHT_DYNSYM"):
             continue
         for symbol in section.iter_symbols():
             if symbol["st_info"]["type"] == "STT_FUNC" and symbol.name:
-                found.setdefault(symbol.name, (symbol["st_value"], symbol["st_size"]))
-    return found
+                functions.setdefault(symbol.name, (symbol["st_value"], symbol["st_size"]))
+    return functions
 
 
 def _covering(symbols: dict[str, tuple[int, int]], address: int) -> tuple[str | None, int | None]:
@@ -165,10 +165,10 @@ def _dwarf(file: Any) -> Any:
 
 def _named(program: Any, number: int, line: int) -> str:
     entries = program["file_entry"]
-    place = number if program["version"] >= 5 else number - 1
-    if not 0 <= place < len(entries):
+    number_in_table = number if program["version"] >= 5 else number - 1
+    if not 0 <= number_in_table < len(entries):
         return f"?:{line}"
-    entry = entries[place]
+    entry = entries[number_in_table]
     folders = program["include_directory"]
     at = entry.dir_index if program["version"] >= 5 else entry.dir_index - 1
     name = entry.name.decode("utf-8", "replace")
@@ -188,7 +188,7 @@ def _in_disassembly(place: Place, beside: Sequence[Path]) -> Place:
         at = next((number for number, text in enumerate(lines) if mark.match(text)), None)
         if at is None:
             continue
-        found = next(
+        line_mark = next(
             (
                 match
                 for text in reversed(lines[: at + 1])
@@ -202,7 +202,7 @@ def _in_disassembly(place: Place, beside: Sequence[Path]) -> Place:
             if barrier
             else place.hint
         )
-        source = f"{found[1]}:{found[2]}" if found else None
+        source = f"{line_mark[1]}:{line_mark[2]}" if line_mark else None
         before = tuple(text.rstrip()[:_LONGEST] for text in lines[max(0, at - 10) : at + 1])
         return msgspec.structs.replace(
             place, source=source, object=str(path), hint=hint, instructions=before

@@ -103,12 +103,12 @@ def _unit(core: Core) -> str | None:
     """The one unit of the set bits that leaves its counter in a register; None for none and for
     several.
     """
-    found = [
+    units = [
         unit
         for unit in registers.units(core.bits, core.numbering)
         if unit in _FIXABLE or core.numbering != CLASSIC
     ]
-    return found[0] if len(found) == 1 else None
+    return units[0] if len(units) == 1 else None
 
 
 def _fixed_classic(core: Core, current: int) -> tuple[int | None, str]:
@@ -146,12 +146,12 @@ def words950(core: Core, unit: str) -> tuple[int, ...]:
     word.
     """
     value = core.registers.get(f"{unit} error info", ())
-    found = value if isinstance(value, tuple) else (value,)
-    if len(found) < _WORDS950.get(unit, 0) and (
-        len(found) > 1 or unit in ("cube", "l1") or any(word >> 32 for word in found)
+    words = value if isinstance(value, tuple) else (value,)
+    if len(words) < _WORDS950.get(unit, 0) and (
+        len(words) > 1 or unit in ("cube", "l1") or any(word >> 32 for word in words)
     ):
-        return tuple(half for word in found for half in (word & 0xFFFFFFFF, word >> 32))
-    return found
+        return tuple(half for word in words for half in (word & 0xFFFFFFFF, word >> 32))
+    return words
 
 
 def _fixed_950(core: Core, current: int) -> tuple[int | None, str]:
@@ -165,13 +165,13 @@ def _fixed_950(core: Core, current: int) -> tuple[int | None, str]:
         if len(words) < 3:
             return None, ""
         return words[1] | (words[2] & 0x1FFFF) << 32, "VEC info registers 1 and 2"
-    place = 1 if unit in ("cube", "l1") else 0
-    if len(words) <= place:
+    number = 1 if unit in ("cube", "l1") else 0
+    if len(words) <= number:
         return None, ""
     doubt = "" if unit != "cube" else ", whose width no source states for certain"
     return (current & ~0x3FFFC) | (
-        words[place] & 0xFFFF
-    ) << 2, f"{unit.upper()} info register {place}{doubt}"
+        words[number] & 0xFFFF
+    ) << 2, f"{unit.upper()} info register {number}{doubt}"
 
 
 def _heuristic(core: Core, start: int, current: int) -> int | None:

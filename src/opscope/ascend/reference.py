@@ -52,7 +52,7 @@ def check(
 
 
 def _side(dump: Dump, tensors: Sequence[KernelTensor], io: str) -> list[Any]:
-    found = sorted((one for one in dump.tensors if one.io == io), key=lambda one: one.index)
+    dumped = sorted((one for one in dump.tensors if one.io == io), key=lambda one: one.index)
     return [
-        None if one.zeroed or one.partial else values_of(dump.file, one, tensors) for one in found
+        None if one.zeroed or one.partial else values_of(dump.file, one, tensors) for one in dumped
     ]

@@ -100,20 +100,20 @@ def tensors_of(fault: Fault, node: Node | None, kernel: Kernel | None) -> tuple[
         described = [*_from_node(node)]
     shift = _shift(fault, described)
     words = words_of(fault)
-    found = []
-    place = 0
+    tensors = []
+    number = 0
     for argument in described:
         position = argument.position
         if position is None and shift is not None and argument.part == 0:
-            position = place + shift
-            place += 1
+            position = number + shift
+            number += 1
         word = words[position] if position is not None and position < len(words) else None
-        found.append(
+        tensors.append(
             _joined(
                 argument, node, kernel, position=position, word=word if shift is not None else None
             )
         )
-    return tuple(found)
+    return tuple(tensors)
 
 
 def _assigned(arguments: Sequence[Argument], kernel: Kernel | None) -> list[Argument]:
@@ -127,7 +127,7 @@ def _assigned(arguments: Sequence[Argument], kernel: Kernel | None) -> list[Argu
     if len({one.index for one in unknown}) < inputs + outputs:
         return list(arguments)
     order = {
-        index: place for place, index in enumerate(dict.fromkeys(one.index for one in unknown))
+        index: number for number, index in enumerate(dict.fromkeys(one.index for one in unknown))
     }
     return [
         one if one.io != "unknown" else _placed(one, order[one.index], inputs, outputs)
@@ -135,12 +135,12 @@ def _assigned(arguments: Sequence[Argument], kernel: Kernel | None) -> list[Argu
     ]
 
 
-def _placed(one: Argument, place: int, inputs: int, outputs: int) -> Argument:
-    if place < inputs:
-        return msgspec.structs.replace(one, io="input", index=place)
-    if place < inputs + outputs:
-        return msgspec.structs.replace(one, io="output", index=place - inputs)
-    return msgspec.structs.replace(one, io="workspace", index=place - inputs - outputs)
+def _placed(one: Argument, number: int, inputs: int, outputs: int) -> Argument:
+    if number < inputs:
+        return msgspec.structs.replace(one, io="input", index=number)
+    if number < inputs + outputs:
+        return msgspec.structs.replace(one, io="output", index=number - inputs)
+    return msgspec.structs.replace(one, io="workspace", index=number - inputs - outputs)
 
 
 def _workspaces(fault: Fault) -> list[Argument]:
@@ -153,11 +153,11 @@ def _workspaces(fault: Fault) -> list[Argument]:
     return [
         Argument(
             io="workspace",
-            index=place,
+            index=number,
             address=address,
-            size=sizes[place] if place < len(sizes) else None,
+            size=sizes[number] if number < len(sizes) else None,
         )
-        for place, address in enumerate(addresses)
+        for number, address in enumerate(addresses)
     ]
 
 
@@ -173,7 +173,7 @@ def _from_node(node: Node | None) -> list[Argument]:
     if node is None:
         return []
     sides = (("input", node.inputs), ("output", node.outputs))
-    return [Argument(io=io, index=place) for io, descs in sides for place, _ in enumerate(descs)]
+    return [Argument(io=io, index=number) for io, descs in sides for number, _ in enumerate(descs)]
 
 
 def _shift(fault: Fault, described: Sequence[Argument]) -> int | None:
@@ -187,15 +187,15 @@ def _shift(fault: Fault, described: Sequence[Argument]) -> int | None:
     if tensors[0].position is not None:
         return tensors[0].position
     known = [
-        (place, one.address)
-        for place, one in enumerate(tensors)
+        (number, one.address)
+        for number, one in enumerate(tensors)
         if one.address and not on_host(one.address)
     ]
     for shift in range(_MAX_FFTS + 1):
         hits = sum(
             1
-            for place, address in known
-            if place + shift < len(words) and words[place + shift] == address
+            for number, address in known
+            if number + shift < len(words) and words[number + shift] == address
         )
         if known and hits == len(known):
             return shift
@@ -268,8 +268,8 @@ def _named(argument: Argument, node: Node | None, parameter: Parameter | None) -
 
 def _dtype(*names: str | None) -> DType | None:
     for name in names:
-        if name and (found := find_dtype(name)) is not None:
-            return found
+        if name and (dtype := find_dtype(name)) is not None:
+            return dtype
     return None
 
 
@@ -316,15 +316,15 @@ def tiling_of(fault: Fault, kernel: Kernel | None, node: Node | None = None) -> 
         source="tiling_data of the log",
         cut=fault.tiling_cut or _short(fault.tiling, size),
     )
-    place = _tiling_word(fault, words, base)
-    if place is None or base is None:
+    tiling_at = _tiling_word(fault, words, base)
+    if tiling_at is None or base is None:
         return logged if fault.tiling else Tiling(size=size)
-    word, address = place
+    word, address = tiling_at
     stop = _tiling_stop(words, word, base, size)
     data = b"".join((value & (1 << 64) - 1).to_bytes(8, "little") for value in words[word:stop])[
         :size
     ]
-    found = Tiling(
+    in_words = Tiling(
         data=data,
         size=size,
         address=address,
@@ -334,7 +334,7 @@ def tiling_of(fault: Fault, kernel: Kernel | None, node: Node | None = None) -> 
     )
     if len(fault.tiling) > len(data):
         return msgspec.structs.replace(logged, address=address, word=word)
-    return found
+    return in_words
 
 
 def _short(data: bytes, size: int | None) -> bool:
@@ -385,4 +385,6 @@ def _tiling_stop(words: Sequence[int], word: int, base: int, size: int | None) -
         if base + 8 * word < address < base + 8 * len(words)
     ]
     stop = min(begins, default=len(words))
-    return next((place for place in range(word, stop) if words[place] >> 32 == _TILING_END), stop)
+    return next(
+        (number for number in range(word, stop) if words[number] >> 32 == _TILING_END), stop
+    )

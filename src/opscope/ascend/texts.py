@@ -33,11 +33,11 @@ def parse(text: str, path: str | PathLike[str]) -> dict[str, list[Any]]:
     in_list = False
     at = 0
     while at < len(text):
-        found = _TOKEN.match(text, at)
-        if found is None:
+        token = _TOKEN.match(text, at)
+        if token is None:
             raise FormatError(path, "is no protobuf text from here on", offset=at)
-        at = found.end()
-        kind, word = found.lastgroup, found[0]
+        at = token.end()
+        kind, word = token.lastgroup, token[0]
         if kind == "skip" or word == ":":
             continue
         if word in ("}", ">"):
@@ -94,9 +94,9 @@ def _string(body: str) -> str:
         return body
     data = bytearray()
     at = 0
-    for found in _ESCAPE.finditer(body):
-        data += body[at : found.start()].encode("utf-8", "surrogateescape")
-        code = found[1]
+    for escape in _ESCAPE.finditer(body):
+        data += body[at : escape.start()].encode("utf-8", "surrogateescape")
+        code = escape[1]
         if code[0] == "x" and len(code) > 1:
             data.append(int(code[1:], 16))
         elif code[0] in "01234567":
@@ -107,7 +107,7 @@ def _string(body: str) -> str:
                 if code in _LETTERS
                 else code.encode("utf-8", "surrogateescape")
             )
-        at = found.end()
+        at = escape.end()
     data += body[at:].encode("utf-8", "surrogateescape")
     return data.decode("utf-8", "replace")
 

@@ -78,35 +78,35 @@ def unpacked(places: Iterable[Path]) -> Iterator[Unpacked]:
     afterwards.
     """
     archives = [*_archives(places)]
-    found = Unpacked()
+    content = Unpacked()
     if not archives:
-        yield found
+        yield content
         return
     with tempfile.TemporaryDirectory(prefix="opscope-") as top:
         for number, archive in enumerate(archives[:_MOST_ARCHIVES]):
             folder = Path(top, str(number))
             folder.mkdir()
-            found.folders[str(archive)] = folder
+            content.folders[str(archive)] = folder
             try:
-                _unpack(archive, folder, found)
+                _unpack(archive, folder, content)
             except _TORN as error:
-                found.problems.append(f"{archive}: cannot be unpacked to its end: {error}")
-        yield found
+                content.problems.append(f"{archive}: cannot be unpacked to its end: {error}")
+        yield content
 
 
 def _archives(places: Iterable[Path]) -> Iterator[Path]:
     """The archives given by name, and those below the folders that may be logs: not somebody's data
     set.
     """
-    for place in places:
-        if place.is_file():
-            if place.name.lower().endswith((*_TARS, *_SINGLE, ".zip")):
-                yield place
+    for given in places:
+        if given.is_file():
+            if given.name.lower().endswith((*_TARS, *_SINGLE, ".zip")):
+                yield given
             continue
-        found = (
-            Path(folder, name) for folder, _, files in os.walk(place) for name in sorted(files)
+        files_below = (
+            Path(folder, name) for folder, _, files in os.walk(given) for name in sorted(files)
         )
-        yield from (path for path in found if _may_be_logs(path))
+        yield from (path for path in files_below if _may_be_logs(path))
 
 
 def _may_be_logs(path: Path) -> bool:
@@ -121,7 +121,7 @@ def _may_be_logs(path: Path) -> bool:
     )
 
 
-def _unpack(archive: Path, folder: Path, found: Unpacked) -> None:
+def _unpack(archive: Path, folder: Path, taken: Unpacked) -> None:
     name = archive.name.lower()
     if name.endswith(_TARS):
         with tarfile.open(archive) as tar:
@@ -131,7 +131,7 @@ def _unpack(archive: Path, folder: Path, found: Unpacked) -> None:
                     and (target := _below(folder, member.name)) is not None
                     and (stream := tar.extractfile(member)) is not None
                 ):
-                    _write(stream, target, found)
+                    _write(stream, target, taken)
     elif name.endswith(".zip"):
         with zipfile.ZipFile(archive) as zipped:
             for info in zipped.infolist():
@@ -145,12 +145,12 @@ def _unpack(archive: Path, folder: Path, found: Unpacked) -> None:
                     and (target := _below(folder, info.filename)) is not None
                 ):
                     with zipped.open(info) as content:
-                        _write(content, target, found)
+                        _write(content, target, taken)
     else:
         ending = next(one for one in _SINGLE if name.endswith(one))
         opened: IO[bytes] = _SINGLE[ending](archive, "rb")
         with opened as single:
-            _write(single, folder / (archive.name[: -len(ending)] or "content"), found)
+            _write(single, folder / (archive.name[: -len(ending)] or "content"), taken)
 
 
 def _below(folder: Path, name: str) -> Path | None:
@@ -168,14 +168,14 @@ def _below(folder: Path, name: str) -> Path | None:
     return folder.joinpath(*(part for part in parts if part not in ("/", ".")))
 
 
-def _write(stream: IO[bytes], target: Path, found: Unpacked) -> None:
-    found.files += 1
-    if found.files > _MOST_FILES:
+def _write(stream: IO[bytes], target: Path, content: Unpacked) -> None:
+    content.files += 1
+    if content.files > _MOST_FILES:
         raise ValueError(f"more than {_MOST_FILES} files")
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("wb") as out:
         while part := stream.read(_PART):
-            found.bytes += len(part)
-            if found.bytes > _MOST_BYTES or shutil.disk_usage(target.parent).free < _PART << 12:
-                raise ValueError(f"{found.bytes} bytes unpacked: no more is")
+            content.bytes += len(part)
+            if content.bytes > _MOST_BYTES or shutil.disk_usage(target.parent).free < _PART << 12:
+                raise ValueError(f"{content.bytes} bytes unpacked: no more is")
             out.write(part)

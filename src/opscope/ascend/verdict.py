@@ -99,9 +99,9 @@ def verdicts(grounds: Grounds) -> tuple[Verdict, ...]:
     """All conclusions the grounds allow, the surest first and among equals in the manual's order;
     never empty.
     """
-    found = [_weighed(verdict, grounds) for rule in _RULES for verdict in rule(grounds)]
-    found.sort(key=lambda verdict: _RANK[verdict.confidence])
-    return (*found, *([] if found else [_undecided(grounds)]))
+    conclusions = [_weighed(verdict, grounds) for rule in _RULES for verdict in rule(grounds)]
+    conclusions.sort(key=lambda verdict: _RANK[verdict.confidence])
+    return (*conclusions, *([] if conclusions else [_undecided(grounds)]))
 
 
 def _weighed(verdict: Verdict, grounds: Grounds) -> Verdict:
@@ -358,16 +358,18 @@ def _host_address(grounds: Grounds) -> Iterator[Verdict]:
     """
     fault = grounds.fault
     words = (fault.words_after or fault.words_before)[:_FIRST_WORDS]
-    device = [place for place, word in enumerate(words) if word >> _DEVICE_BITS == 1]
+    device = [number for number, word in enumerate(words) if word >> _DEVICE_BITS == 1]
     if len(device) < 2 or _BUILT_IN.search(fault.kernel or "") is None:
         return
     odd = [
-        place for place in range(device[-1]) if _LEAST_ADDRESS <= words[place] < 1 << _DEVICE_BITS
+        number
+        for number in range(device[-1])
+        if _LEAST_ADDRESS <= words[number] < 1 << _DEVICE_BITS
     ]
     if odd:
         said = tuple(
-            f"word {place} is {words[place]:#x}; word {device[-1]} is {words[device[-1]]:#x}"
-            for place in odd
+            f"word {number} is {words[number]:#x}; word {device[-1]} is {words[device[-1]]:#x}"
+            for number in odd
         )
         text = (
             f"argument word {odd[0]} ({words[odd[0]]:#x}) is no address of device memory: a "
@@ -506,12 +508,12 @@ def _overwritten(grounds: Grounds) -> Iterator[Verdict]:
     if not before or not after or any(note.topic == "host-args" for note in grounds.fault.notes):
         return
     changed = [
-        place for place, (old, new) in enumerate(zip(before, after, strict=False)) if old != new
+        number for number, (old, new) in enumerate(zip(before, after, strict=False)) if old != new
     ]
     if changed:
         said = tuple(
-            f"word {place}: {before[place]:#x} before, {after[place]:#x} after"
-            for place in changed[:8]
+            f"word {number}: {before[number]:#x} before, {after[number]:#x} after"
+            for number in changed[:8]
         )
         text = (
             f"the kernel's arguments changed while it ran ({len(changed)} words): something "

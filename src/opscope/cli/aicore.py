@@ -143,12 +143,14 @@ def _analysed(
     piped = [Path(path) for path in paths if path != "-" and Path(path).is_fifo()]  # <(command)
     places = [Path(path) for path in paths if path != "-" and Path(path) not in piped]
     places += archives.folders.values()
-    found = collect(
+    collected = collect(
         places, graphs_at=where.graphs, kernels_at=where.kernel_meta, dumps_at=where.dump
     )
-    found = msgspec.structs.replace(found, problems=(*found.problems, *archives.problems))
-    reader = read_logs(found.logs, named=archives.named)
-    read = len(found.logs)
+    collected = msgspec.structs.replace(
+        collected, problems=(*collected.problems, *archives.problems)
+    )
+    reader = read_logs(collected.logs, named=archives.named)
+    read = len(collected.logs)
     for path in piped:
         with path.open("rb") as stream:
             reader.read(stream, str(path))
@@ -158,15 +160,15 @@ def _analysed(
             note("paste the error, then press Ctrl-D")
         reader.read(sys.stdin.buffer, "<stdin>")
         read += 1
-    if not read and not found.cores:
+    if not read and not collected.cores:
         raise UsageError(
             f"{', '.join(paths)}: no log here; process logs lie in $HOME/ascend/log, or where "
             "ASCEND_PROCESS_LOG_PATH says"
         )
-    analyses = analyse_all(reader, found, case_result=where.case_result)
+    analyses = analyse_all(reader, collected, case_result=where.case_result)
     analyses = joined(analyses, places)
     return analyses, lambda done: document(
-        done, found=found, read=read, codes=reader.codes, runs=paths
+        done, found=collected, read=read, codes=reader.codes, runs=paths
     )
 
 
@@ -178,18 +180,18 @@ def joined(analyses: tuple[Analysis, ...], places: Iterable[Path]) -> tuple[Anal
     from opscope.formats.registry import open_run
     from opscope.scan.kernel_calls import with_calls
 
-    for place in filter(_is_run, places if analyses else ()):
+    for path in filter(_is_run, places if analyses else ()):
         try:
-            analyses = with_calls(analyses, open_run(place))
+            analyses = with_calls(analyses, open_run(path))
         except OpscopeError as error:  # noqa: PERF203 - the logs are explained without it
-            note(f"{place}: its calls are not joined with the error: {error}")
+            note(f"{path}: its calls are not joined with the error: {error}")
     return analyses
 
 
-def _is_run(place: Path) -> bool:
+def _is_run(path: Path) -> bool:
     from opscope.formats.native import detect
 
-    return place.is_dir() and detect(place)
+    return path.is_dir() and detect(path)
 
 
 def _folder(output: Path) -> Path:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _STYLES = {"reproduced": "bold red", "not-reproduced": "bold green"}
 
 
-def is_aicore(place: str, call: str | None) -> bool:
+def is_aicore(given: str, call: str | None) -> bool:
     """Whether a place is a case of opscope aicore, the folder of one, or process logs; a run with
     logs is where no call is named.
     """
@@ -30,7 +30,7 @@ def is_aicore(place: str, call: str | None) -> bool:
     from opscope.formats.registry import find_format
     from opscope.record.ascend import has_logs
 
-    path = Path(place)
+    path = Path(given)
     if is_case(path) or (path / "document.json").is_file():
         return True
     if not path.exists():
@@ -48,55 +48,55 @@ def is_aicore(place: str, call: str | None) -> bool:
 
 
 def repro_aicore(
-    place: str, call: str | None, output: Path, *, repeat: int, timeout: float, json: bool
+    given: str, call: str | None, output: Path, *, repeat: int, timeout: float, json: bool
 ) -> int:
     """Try the case on the device through op_test_frame or acl, else by the CPU reference; the exit
     codes of opscope repro.
     """
     from opscope.repro import execute
 
-    folder = _case(Path(place), call, output)
+    folder = _case(Path(given), call, output)
     outcome = execute(folder, repeat=repeat, timeout=timeout)
     if json:
-        print_json(_document(place, folder, outcome))
+        print_json(_document(given, folder, outcome))
     else:
-        _print(place, folder, outcome)
+        _print(given, folder, outcome)
     return outcome.exit_code
 
 
-def _case(place: Path, call: str | None, output: Path) -> Path:
+def _case(given: Path, call: str | None, output: Path) -> Path:
     """The folder of the case: the one given, the one of that name or number below an output, or a
     new one.
     """
     from opscope.ascend.case import is_case
 
-    if is_case(place):
-        return place
+    if is_case(given):
+        return given
     written = (
-        sorted(folder for folder in place.glob("case*") if is_case(folder))
-        if (place / "document.json").is_file()
+        sorted(folder for folder in given.glob("case*") if is_case(folder))
+        if (given / "document.json").is_file()
         else []
     )
     if written:
-        return _chosen({_label(folder): folder for folder in written}, call, place)
-    return _new(place, call, output)
+        return _chosen({_label(folder): folder for folder in written}, call, given)
+    return _new(given, call, output)
 
 
 def _label(folder: Path) -> str:
     return folder.name.removeprefix("case-") if folder.name != "case" else "1"
 
 
-def _chosen(known: dict[str, Path], call: str | None, place: Path) -> Path:
+def _chosen(known: dict[str, Path], call: str | None, given: Path) -> Path:
     if call is None and len(known) == 1:
         return next(iter(known.values()))
     if call is None or call.lstrip("#") not in known:
         raise UsageError(
-            f"{place}: which error? opscope repro {place} N, N one of {', '.join(known)}"
+            f"{given}: which error? opscope repro {given} N, N one of {', '.join(known)}"
         )
     return known[call.lstrip("#")]
 
 
-def _new(place: Path, call: str | None, output: Path) -> Path:
+def _new(given: Path, call: str | None, output: Path) -> Path:
     from opscope.ascend.analysis import analyse_all
     from opscope.ascend.case import write
     from opscope.ascend.find import collect
@@ -104,11 +104,11 @@ def _new(place: Path, call: str | None, output: Path) -> Path:
     from opscope.cli.aicore import joined
     from opscope.repro.write import free_folder
 
-    found = collect([place])
-    analyses = joined(analyse_all(read_logs(found.logs), found), [place])
+    collected = collect([given])
+    analyses = joined(analyse_all(read_logs(collected.logs), collected), [given])
     if not analyses:
-        raise UsageError(f"{place}: no known dump or run, and no AI Core error in its logs")
-    one = _error(analyses, call, place)
+        raise UsageError(f"{given}: no known dump or run, and no AI Core error in its logs")
+    one = _error(analyses, call, given)
     folder = free_folder(output)
     if folder != output:
         note(f"{output} exists; written to {folder}")
@@ -117,12 +117,12 @@ def _new(place: Path, call: str | None, output: Path) -> Path:
     return folder
 
 
-def _error(analyses: tuple[Analysis, ...], call: str | None, place: Path) -> Analysis:
+def _error(analyses: tuple[Analysis, ...], call: str | None, given: Path) -> Analysis:
     """The error of that number, node, kernel or operator; the first without one."""
     if call is None:
         if len(analyses) > 1:
             note(
-                f"{place}: {len(analyses)} errors; the first is taken, opscope repro {place} "
+                f"{given}: {len(analyses)} errors; the first is taken, opscope repro {given} "
                 "N takes another"
             )
         return analyses[0]
@@ -133,16 +133,16 @@ def _error(analyses: tuple[Analysis, ...], call: str | None, place: Path) -> Ana
         for one in analyses
         if call in (one.name, one.operator, one.fault.kernel, one.fault.dev_func)
     )
-    found = next(named, None)
-    if found is None:
+    error = next(named, None)
+    if error is None:
         known = dict.fromkeys(str(one.name or one.fault.kernel or one.operator) for one in analyses)
         raise UsageError(
-            f"{place}: no AI Core error of {call!r}; there are {', '.join(list(known)[:8])}"
+            f"{given}: no AI Core error of {call!r}; there are {', '.join(list(known)[:8])}"
         )
-    return found
+    return error
 
 
-def _document(place: str, folder: Path, outcome: Outcome) -> Document:
+def _document(given: str, folder: Path, outcome: Outcome) -> Document:
     summary = {
         "directory": str(folder),
         "status": outcome.status,
@@ -155,14 +155,14 @@ def _document(place: str, folder: Path, outcome: Outcome) -> Document:
     done: dict[str, object] = {**summary, "warnings": []}
     return Document(
         verb="repro",
-        runs=(place,),
+        runs=(given,),
         verdict=verdict,
         complete=outcome.exit_code != 125,
         summary=done,
     )
 
 
-def _print(place: str, folder: Path, outcome: Outcome) -> None:
+def _print(given: str, folder: Path, outcome: Outcome) -> None:
     from opscope.report.console import folded, line, make_console, print_lines
 
     console = make_console()
@@ -191,8 +191,8 @@ def _print(place: str, folder: Path, outcome: Outcome) -> None:
     if outcome.device == "npu" and outcome.exit_code != 125:
         logs = (
             "…"
-            if Path(place) == folder or (Path(place) / "document.json").is_file()
-            else shlex.quote(place)
+            if Path(given) == folder or (Path(given) / "document.json").is_file()
+            else shlex.quote(given)
         )
         print_lines(
             console,

@@ -59,14 +59,14 @@ def make_app() -> App:
         version=f"opscope {VERSION}",
         default_parameter=Parameter(negative=()),
     )
-    for place, (verb, about) in enumerate(VERBS):
+    for number, (verb, about) in enumerate(VERBS):
         word = verb.replace("-", "_")
         app.command(
             f"opscope.cli.{word}:{word}",
             name=verb,
             help=about,
             help_epilogue=examples_of(verb),
-            sort_key=place,
+            sort_key=number,
         )
     return app
 

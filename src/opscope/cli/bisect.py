@@ -101,14 +101,14 @@ def with_command_apart(words: Sequence[str]) -> list[str]:
     """`bisect` and its words with `--` before the command, so that no option of the command is
     taken for one of ours.
     """
-    place = 1
-    while place < len(words):
-        word = words[place]
+    at = 1
+    while at < len(words):
+        word = words[at]
         if word == "--":
             return list(words)
         if not word.startswith("-"):
-            return [*words[:place], "--", *words[place:]]
-        place += 3 if word in TAKES_TWO else 2 if word in TAKES_VALUE else 1
+            return [*words[:at], "--", *words[at:]]
+        at += 3 if word in TAKES_TWO else 2 if word in TAKES_VALUE else 1
     return list(words)
 
 
@@ -144,7 +144,7 @@ def bisect(
     search = _search_of(options)
     try:
         with knowing_file(options.operators), Progress() as progress:
-            found, findings = search(
+            bisected, findings = search(
                 command,
                 folder,
                 options,
@@ -154,7 +154,7 @@ def bisect(
         note(f"interrupted; the same command goes on where it was (log in {folder})")
         return INTERRUPTED
     if json:
-        summary = {**msgspec.structs.asdict(found), "folder": str(folder)}
+        summary = {**msgspec.structs.asdict(bisected), "folder": str(folder)}
         verdict = "found" if findings else "clean"
         print_json(
             Document(
@@ -165,8 +165,8 @@ def bisect(
                 summary=summary,
             )
         )
-    _print(found, findings, to_stderr=json)
-    return 1 if found.guilty else 125
+    _print(bisected, findings, to_stderr=json)
+    return 1 if bisected.guilty else 125
 
 
 def _search_of(options: BisectOptions) -> Search:
@@ -223,14 +223,14 @@ def _operators(
     )
     question = repr((options.oracle, options.metric, options.substitute, options.ops))
     trials = _trials(command, folder, options, told, question)
-    found, document = bisect_operators(
+    bisected, document = bisect_operators(
         trials,
         asked,
         scan=lambda run: scan(open_run(str(run))),
         open_run=lambda run: open_run(str(run)),
         tell=note,
     )
-    return found, operator_findings(found, document, trials.records)
+    return bisected, operator_findings(bisected, document, trials.records)
 
 
 def _graphs(
@@ -268,7 +268,7 @@ def _differences(
         (options.oracle, options.metric, options.hook, [element.name for element in elements])
     )
     trials = _trials(command, folder, options, told, question)
-    found = bisect_differences(
+    bisected = bisect_differences(
         trials,
         elements,
         Means(
@@ -279,46 +279,49 @@ def _differences(
         scan=lambda run: scan(open_run(str(run))),
         tell=note,
     )
-    return found, ()
+    return bisected, ()
 
 
-def _print(found: Bisected, findings: Sequence[Finding], *, to_stderr: bool) -> None:
+def _print(bisected: Bisected, findings: Sequence[Finding], *, to_stderr: bool) -> None:
     from opscope.report.console import line, make_console
 
     console = make_console(stderr=to_stderr)
-    if not found.guilty:
-        console.print(line(("cannot tell", "bold yellow"), f": {found.why}"))
+    if not bisected.guilty:
+        console.print(line(("cannot tell", "bold yellow"), f": {bisected.why}"))
         return
     console.print(
         line(
-            ("guilty  ", "bold red") if found.proven else ("suspect ", "bold yellow"),
-            ", ".join(found.guilty),
+            ("guilty  ", "bold red") if bisected.proven else ("suspect ", "bold yellow"),
+            ", ".join(bisected.guilty),
         )
     )
     for finding in findings:
         if finding.source is not None:
             console.print(line(f"  {finding.source}   {finding.call or ''}"))
-    if not found.proven:
+    if not bisected.proven:
         console.print(
             line(
                 ("why     ", "bold"),
                 "wrong when its calls were made again on the substitute; not proven:",
             )
         )
-        console.print(line(f"        {found.why}"))
+        console.print(line(f"        {bisected.why}"))
         return
-    they = "they are" if len(found.guilty) > 1 else "it is"
+    they = "they are" if len(bisected.guilty) > 1 else "it is"
     console.print(
-        line(("why     ", "bold"), f"{found.question}; {found.why} when {they} {found.change}")
+        line(
+            ("why     ", "bold"),
+            f"{bisected.question}; {bisected.why} when {they} {bisected.change}",
+        )
     )
-    if found.stage is not None:
-        console.print(line(("stage   ", "bold"), found.stage))
+    if bisected.stage is not None:
+        console.print(line(("stage   ", "bold"), bisected.stage))
     console.print(
-        line(f"        {found.trials} runs of the command over {found.candidates} candidates")
+        line(f"        {bisected.trials} runs of the command over {bisected.candidates} candidates")
     )
     console.print(
         line(
             ("see     ", "bold"),
-            f"{shlex.quote(str(found.good))} and {shlex.quote(str(found.bad))}",
+            f"{shlex.quote(str(bisected.good))} and {shlex.quote(str(bisected.bad))}",
         )
     )

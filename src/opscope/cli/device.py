@@ -31,25 +31,25 @@ def examine_device(device: str, *, json: bool) -> int:
     """
     from opscope.cli.diagnosis import probe
 
-    found = probe(os.environ, seconds=SECONDS, code=CODE.format(device=device))
-    if "error" in found:
-        raise UnavailableError(f"{device} cannot be tried: {found['error']}")
-    wrong = [row["type"] for row in found["types"] if row["wrong"]]
+    answers = probe(os.environ, seconds=SECONDS, code=CODE.format(device=device))
+    if "error" in answers:
+        raise UnavailableError(f"{device} cannot be tried: {answers['error']}")
+    wrong = [row["type"] for row in answers["types"] if row["wrong"]]
     if json:
         verdict = "found" if wrong else "clean"
-        print_json({"opscope": VERSION, "verb": "doctor", "verdict": verdict, **found})
+        print_json({"opscope": VERSION, "verb": "doctor", "verdict": verdict, **answers})
     else:
-        sys.stdout.writelines(f"{line}\n" for line in lines(found, wrong))
+        sys.stdout.writelines(f"{line}\n" for line in lines(answers, wrong))
     return 1 if wrong else 0
 
 
-def lines(found: dict[str, Any], wrong: list[str]) -> Iterator[str]:
+def lines(answers: dict[str, Any], wrong: list[str]) -> Iterator[str]:
     """Plain text that survives being pasted: facts of the device, the table, what is wrong."""
-    facts = dict(found["device"])
+    facts = dict(answers["device"])
     yield f"opscope {VERSION} on {facts.pop('device')} {facts.pop('name')}".rstrip()
     yield ", ".join(facts.pop("versions"))
     yield ", ".join(f"{name}: {WORDS.get(value, value)}" for name, value in facts.items())
     yield f"{'type':14}{'small tensors':18}large tensors"
-    for row in found["types"]:
+    for row in answers["types"]:
         yield f"{row['type']:14}{row['small']:18}{row['large']}"
     yield f"wrong: {', '.join(wrong)}" if wrong else "nothing differs from the host"

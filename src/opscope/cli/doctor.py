@@ -40,14 +40,14 @@ def doctor(
         return examine_device(device, json=json)
     from opscope.cli.diagnosis import diagnose
 
-    found = diagnose(os.environ, here=Path.cwd())
+    diagnosis = diagnose(os.environ, here=Path.cwd())
     if json:
-        facts = msgspec.structs.asdict(found)
+        facts = msgspec.structs.asdict(diagnosis)
         print_json(
             {
-                "opscope": found.opscope,
+                "opscope": diagnosis.opscope,
                 "verb": "doctor",
-                "verdict": "found" if found.problems else "clean",
+                "verdict": "found" if diagnosis.problems else "clean",
                 **facts,
             }
         )
@@ -56,50 +56,50 @@ def doctor(
 
         style = {"problem": "bold red", "note": "yellow"}
         console = make_console()
-        for name, text in rows(found):
+        for name, text in rows(diagnosis):
             print_lines(
                 console,
                 folded(
                     f"{name:{INDENT}}", text, width=console.width, style=style.get(name, "bold")
                 ),
             )
-    return 1 if found.problems else 0
+    return 1 if diagnosis.problems else 0
 
 
-def rows(found: Diagnosis) -> Iterator[tuple[str, str]]:
+def rows(diagnosis: Diagnosis) -> Iterator[tuple[str, str]]:
     """The lines of the report: a word and what is to be said about it."""
-    yield "opscope", f"{found.opscope}  {found.home}"
-    yield "python", f"{found.python}  {found.executable}"
-    yield "platform", found.platform
-    for name, version in found.frameworks.items():
+    yield "opscope", f"{diagnosis.opscope}  {diagnosis.home}"
+    yield "python", f"{diagnosis.python}  {diagnosis.executable}"
+    yield "platform", diagnosis.platform
+    for name, version in diagnosis.frameworks.items():
         yield name, version or "not installed"
-    yield "devices", "; ".join(found.devices) or "none known"
+    yield "devices", "; ".join(diagnosis.devices) or "none known"
     yield (
         "CANN",
-        f"{found.cann['version']}  {found.cann['path']}"
-        if found.cann
+        f"{diagnosis.cann['version']}  {diagnosis.cann['path']}"
+        if diagnosis.cann
         else "not found: ASCEND_HOME_PATH is not set",
     )
-    yield "kernels", _kernels(found)
+    yield "kernels", _kernels(diagnosis)
     yield (
         "packages",
-        ", ".join(f"{name} {version or 'missing'}" for name, version in found.packages.items()),
+        ", ".join(f"{name} {version or 'missing'}" for name, version in diagnosis.packages.items()),
     )
-    readable = [name for name, reason in found.formats.items() if not reason]
+    readable = [name for name, reason in diagnosis.formats.items() if not reason]
     yield "formats", ", ".join(readable)
-    for name, reason in found.formats.items():
+    for name, reason in diagnosis.formats.items():
         if reason:
             yield "format", f"{name} is unavailable: {reason}"
-    for note in found.notes:
+    for note in diagnosis.notes:
         yield "note", note
-    for problem in found.problems:
+    for problem in diagnosis.problems:
         yield "problem", problem
 
 
-def _kernels(found: Diagnosis) -> str:
-    if not found.kernels["compiled"]:
-        return f"not compiled: {found.kernels['reason']}; NumPy does their work"
+def _kernels(diagnosis: Diagnosis) -> str:
+    if not diagnosis.kernels["compiled"]:
+        return f"not compiled: {diagnosis.kernels['reason']}; NumPy does their work"
     return (
-        f"compiled, {found.kernels['in_use']} in use (this processor runs "
-        f"{', '.join(found.kernels['available'])})"
+        f"compiled, {diagnosis.kernels['in_use']} in use (this processor runs "
+        f"{', '.join(diagnosis.kernels['available'])})"
     )

@@ -66,10 +66,10 @@ def explain(topic: str = "", /, *, json: Json = False) -> int:
     topic
         overflow-origin, likely, 0x420, exit 3, FormatError, 507015, EZ9999, "division by zero".
     """
-    found = meanings(topic) if topic else tuple(words())
+    explained = meanings(topic) if topic else tuple(words())
     rows = [
         {"code": one.code, "family": one.family, "name": one.name, "text": one.text}
-        for one in found
+        for one in explained
     ]
     if json:
         summary = {"meanings": rows, "warnings": []}
@@ -78,7 +78,7 @@ def explain(topic: str = "", /, *, json: Json = False) -> int:
     from opscope.report.console import folded, make_console, print_lines
 
     console = make_console()
-    for one in found:
+    for one in explained:
         named = one.family if one.name == one.code else f"{one.name}, {one.family}"
         text = f"({named}) {one.text}"
         print_lines(console, folded(f"{one.code}  ", text, width=console.width, style="bold"))
@@ -134,6 +134,6 @@ def _near(wanted: str) -> str:
     from difflib import get_close_matches
 
     known = {name.lower(): name for one in words() for name in (one.code, one.name)}
-    found = get_close_matches(wanted.lower(), known, n=2, cutoff=0.5)
-    near = " or ".join(known[name] for name in found)
+    similar = get_close_matches(wanted.lower(), known, n=2, cutoff=0.5)
+    near = " or ".join(known[name] for name in similar)
     return f"; did you mean {near}?" if near else "; opscope explain lists them"

@@ -26,13 +26,13 @@ def chosen_call(run: Run, text: str) -> Resolved:
     wanted = parse_call_name(text)
     if wanted.step is not None or wanted.index is not None:
         return resolve(run, text)
-    found = resolve(run, text)
-    if found.note is None:
-        return found
+    resolved = resolve(run, text)
+    if resolved.note is None:
+        return resolved
     from opscope.scan.api import scan
 
     findings = scan(run).findings
-    return resolve(run, text, step=findings[0].step) if findings else found
+    return resolve(run, text, step=findings[0].step) if findings else resolved
 
 
 def first_found(run: Run) -> Resolved:
@@ -40,11 +40,13 @@ def first_found(run: Run) -> Resolved:
     from opscope.run.names import Resolved, resolve
     from opscope.scan.api import scan
 
-    found = next((finding for finding in scan(run).findings if finding.call), None)
-    if found is None:
+    finding_of_call = next((finding for finding in scan(run).findings if finding.call), None)
+    if finding_of_call is None:
         raise UsageError("which call? nothing was found in this run; opscope show lists its calls")
     return Resolved(
-        resolve(run, f"r{found.rank}/s{found.step}/{found.call}").call,
+        resolve(
+            run, f"r{finding_of_call.rank}/s{finding_of_call.step}/{finding_of_call.call}"
+        ).call,
         "the call of the first finding",
     )
 
@@ -59,21 +61,21 @@ def calls_of_line(run: Run, text: str, selection: Selection) -> Iterator[Call]:
     from opscope.report.source import names_place, parse_place
     from opscope.run.query import record_of, sql
 
-    place = parse_place(text)
-    if place is None:
+    line = parse_place(text)
+    if line is None:
         raise UsageError(f"--source {text!r}: write FILE:LINE, train.py:41")
     stacks = [
         row["process"] << 32 | row["stack"]
         for row in sql(run, "SELECT process, stack, frames FROM stacks")
-        if any(names_place(frame, place) for frame in row["frames"])
+        if any(names_place(frame, line) for frame in row["frames"])
     ]
     sources = [
         row["source"]
         for row in sql(run, "SELECT DISTINCT source FROM calls WHERE source IS NOT NULL")
     ]
-    meant = [source for source in sources if names_place(source, place)]
+    meant = [source for source in sources if names_place(source, line)]
     if not stacks and not meant:
-        raise UsageError(_no_such_line(text, place, sources))
+        raise UsageError(_no_such_line(text, line, sources))
     condition = "list_contains(?, (process::BIGINT << 32) | stack) OR list_contains(?, source)"
     query = f'SELECT * FROM calls WHERE {condition} ORDER BY rank, process, step, "index"'  # noqa: S608 - fixed text
     for row in sql(run, query, [stacks, meant]):
@@ -82,20 +84,20 @@ def calls_of_line(run: Run, text: str, selection: Selection) -> Iterator[Call]:
             yield call
 
 
-def _no_such_line(text: str, place: tuple[str, int], sources: list[str]) -> str:
+def _no_such_line(text: str, line_asked: tuple[str, int], sources: list[str]) -> str:
     from opscope.report.source import names_place, parse_place
 
     places = (parse_place(source) for source in sources)
     lines = sorted(
         {
-            found[1]
-            for found in places
-            if found is not None and names_place(f"{found[0]}:0", (place[0], 0))
+            line_of_file[1]
+            for line_of_file in places
+            if line_of_file is not None and names_place(f"{line_of_file[0]}:0", (line_asked[0], 0))
         }
     )
     if not lines:
         return f"--source {text}: no call of this run came from a file of that name"
     shown = ", ".join(
-        map(str, sorted(lines, key=lambda line: abs(line - place[1]))[:MAX_LINES_NAMED])
+        map(str, sorted(lines, key=lambda line: abs(line - line_asked[1]))[:MAX_LINES_NAMED])
     )
     return f"--source {text}: no call came from that line; nearest lines that ran one: {shown}"

@@ -96,7 +96,7 @@ def minimize(
     )
     imports = tuple(map(lasting, search.imports))
     with Progress() as progress:
-        found = shrink(
+        minimized = shrink(
             directory,
             wanted,
             imports=imports,
@@ -106,10 +106,10 @@ def minimize(
             tell=note,
             progress=progress,
         )
-    code = found.outcome.exit_code if found.outcome is not None else 0
+    code = minimized.outcome.exit_code if minimized.outcome is not None else 0
     if json:
-        summary = {**msgspec.structs.asdict(found), "word": _word(found)}
-        verdict = "found" if found.shown else "clean"
+        summary = {**msgspec.structs.asdict(minimized), "word": _word(minimized)}
+        verdict = "found" if minimized.shown else "clean"
         print_json(
             Document(
                 verb="minimize",
@@ -119,48 +119,53 @@ def minimize(
             )
         )
     else:
-        _print(found, python=search.python or "python")
-    return INTERRUPTED if found.ended == "interrupted" else code
+        _print(minimized, python=search.python or "python")
+    return INTERRUPTED if minimized.ended == "interrupted" else code
 
 
-def _word(found: Minimized) -> str:
-    if found.directory is None:
+def _word(minimized: Minimized) -> str:
+    if minimized.directory is None:
         return "not reproduced here"
     return {
         "done": "minimized",
         "time": "minimized until the time was up",
         "interrupted": "minimized until interrupted",
-    }[found.ended]
+    }[minimized.ended]
 
 
-def _print(found: Minimized, *, python: str) -> None:
+def _print(minimized: Minimized, *, python: str) -> None:
     from opscope.report.console import folded, make_console, print_lines
     from opscope.report.trial import next_lines, trial_lines, verdict_lines
 
     console = make_console()
     width = console.width
     if (
-        found.directory is None
-        or found.before is None
-        or found.after is None
-        or found.outcome is None
+        minimized.directory is None
+        or minimized.before is None
+        or minimized.after is None
+        or minimized.outcome is None
     ):
         print_lines(
-            console, verdict_lines(_word(found), found.told, style="bold green", width=width)
+            console,
+            verdict_lines(_word(minimized), minimized.told, style="bold green", width=width),
         )
         return
-    flaky = "" if found.shown == found.tried else f"; flaky, {found.shown}/{found.tried} at first"
-    print_lines(console, trial_lines(found.outcome.lines[:-1], width=width))
-    print_lines(console, folded("before ", _size(found.before), width=width, style="bold"))
-    print_lines(console, folded("after  ", _size(found.after), width=width, style="bold"))
-    word = f"{_word(found)} in {found.trials} trials"
+    flaky = (
+        ""
+        if minimized.shown == minimized.tried
+        else f"; flaky, {minimized.shown}/{minimized.tried} at first"
+    )
+    print_lines(console, trial_lines(minimized.outcome.lines[:-1], width=width))
+    print_lines(console, folded("before ", _size(minimized.before), width=width, style="bold"))
+    print_lines(console, folded("after  ", _size(minimized.after), width=width, style="bold"))
+    word = f"{_word(minimized)} in {minimized.trials} trials"
     print_lines(
         console,
-        verdict_lines(word, f"{found.outcome.reason}{flaky}", style="bold red", width=width),
+        verdict_lines(word, f"{minimized.outcome.reason}{flaky}", style="bold red", width=width),
     )
     print_lines(
         console,
-        next_lines(shlex.join([python, str(Path(found.directory) / "repro.py")]), width=width),
+        next_lines(shlex.join([python, str(Path(minimized.directory) / "repro.py")]), width=width),
     )
 
 

@@ -216,13 +216,13 @@ def _paths(text: str) -> tuple[list[Path], bool]:
     """The files that -d names, and whether it names just one. Raises RefusedError."""
     if "," in text and not Path(text).exists():
         named = [Path(part.strip()) for part in text.split(",") if part.strip()]
-        found = [path for path in named if path.is_file()]
+        existing = [path for path in named if path.is_file()]
         for path in named:
-            if path not in found:
+            if path not in existing:
                 warn(f"{path}: no such file; it is left out")
-        if not found:
+        if not existing:
             raise RefusedError(Code.PATH, f"{text}: none of these is a file")
-        return found, False
+        return existing, False
     path = Path(text)
     if path.is_file():
         return [path], True

@@ -474,8 +474,8 @@ def _cosine(row: Row, settings: Settings) -> float | None:
 
 
 def _off(row: Row, settings: Settings) -> bool:
-    found = _cosine(row, settings)
-    return found is None or found <= _SHOWN
+    cosine = _cosine(row, settings)
+    return cosine is None or cosine <= _SHOWN
 
 
 def _advice(rows: list[Row], settings: Settings) -> str:
@@ -487,15 +487,15 @@ def _advice(rows: list[Row], settings: Settings) -> str:
             str(overflowed.index),
             f"{overflowed.mine} overflows; use a wider type for it or scale its inputs",
         )
-    known = [(row, found) for row in rows if (found := _cosine(row, settings)) is not None]
-    fed = next((row for row, found in known if row.op_type == "Data" and found < _GOOD), None)
+    known = [(row, cosine) for row in rows if (cosine := _cosine(row, settings)) is not None]
+    fed = next((row for row, cosine in known if row.op_type == "Data" and cosine < _GOOD), None)
     if fed is not None:
         return _three(
             "Input Inconsistent",
             str(fed.index),
             f"the inputs differ: {fed.mine}; feed both sides alike, preprocessing included",
         )
-    off = [row for row, found in known if found < _GOOD]
+    off = [row for row, cosine in known if cosine < _GOOD]
     if not off:
         return _three(
             "Global Consistency",

@@ -37,7 +37,7 @@ class Arguments(SimpleNamespace):
 
 def parameters(text: str | None) -> dict[str, dict[str, str]]:
     """What -a says, by algorithm; RefusedError for what is malformed."""
-    found: dict[str, dict[str, str]] = {}
+    by_algorithm: dict[str, dict[str, str]] = {}
     for part in filter(None, map(str.strip, (text or "").split(";"))):
         name, colon, values = (word.strip() for word in part.partition(":"))
         pairs = [[word.strip() for word in pair.split("=")] for pair in values.split(",")]
@@ -50,8 +50,8 @@ def parameters(text: str | None) -> dict[str, dict[str, str]]:
             if name.isascii() and name.isdigit() and int(name[:4]) < len(NAMES)
             else name
         )
-        found.setdefault(known, {}).update((pair[0], pair[1]) for pair in pairs)
-    return found
+        by_algorithm.setdefault(known, {}).update((pair[0], pair[1]) for pair in pairs)
+    return by_algorithm
 
 
 def own_algorithms(directory: Path, given: dict[str, dict[str, str]]) -> dict[str, Algorithm]:
@@ -61,18 +61,18 @@ def own_algorithms(directory: Path, given: dict[str, dict[str, str]]) -> dict[st
     if not directory.is_dir():
         raise RefusedError(Code.PATH, f"{directory}: no such directory")
     files = sorted((directory / "algorithm").glob("alg_*.py"))
-    found = {
+    algorithms = {
         match[1]: _algorithm(file, match[1], given.get(match[1], {}))
         for file in files
         if (match := _FILE.fullmatch(file.name))
     }
-    if not found:
+    if not algorithms:
         raise RefusedError(
             Code.ALGORITHM,
             f"{directory}: no algorithm/alg_NAME.py in it; layouts are all built in and need "
             "no script",
         )
-    return found
+    return algorithms
 
 
 def _algorithm(path: Path, name: str, given: dict[str, str]) -> Algorithm:

@@ -42,17 +42,17 @@ def one_tensor(
         raise RefusedError(
             Code.PARAMETER, "-n is 1 to 10000, -ml 10000 to 1000000, and an index a natural number"
         )
-    found = _find(options.op, (io, number), mine, golden, graph)
+    sides = _find(options.op, (io, number), mine, golden, graph)
     if (
-        found[0].values.shape != found[1].values.shape
-        and found[0].values.size != found[1].values.size
+        sides[0].values.shape != sides[1].values.shape
+        and sides[0].values.size != sides[1].values.size
     ):
         raise RefusedError(
             Code.SHAPE,
-            f"{options.op}:{io}:{number} is {found[0].values.shape}, its ground truth "
-            f"{found[1].values.shape}",
+            f"{options.op}:{io}:{number} is {sides[0].values.shape}, its ground truth "
+            f"{sides[1].values.shape}",
         )
-    table = _Table(found[0], found[1])
+    table = _Table(sides[0], sides[1])
     stem = f"{options.op.replace('/', '_')}_{io}_{number}"
     written = _write(table, out, stem, options)
     say(f"{table.size} elements of {options.op}:{io}:{number} compared; {written} files in {out}")
@@ -109,21 +109,26 @@ class _Table:
             return "ID"
         return {4: "N C H W", 5: "N C D H W"}.get(len(self.shape), "ID")
 
-    def line(self, place: int) -> list[str]:
+    def line(self, number: int) -> list[str]:
         """One element as cells."""
         where = (
-            " ".join(str(int(i)) for i in np.unravel_index(place, self.shape))
+            " ".join(str(int(i)) for i in np.unravel_index(number, self.shape))
             if len(self.shape) in (4, 5)
-            else str(place)
+            else str(number)
         )
-        values = (self.mine[place], self.golden[place], self.absolute[place], self.relative[place])
-        return [str(place), where, *(_cell(float(value)) for value in values)]
+        values = (
+            self.mine[number],
+            self.golden[number],
+            self.absolute[number],
+            self.relative[number],
+        )
+        return [str(number), where, *(_cell(float(value)) for value in values)]
 
     def largest(self, errors: Array, count: int) -> list[int]:
         """Places of the largest errors, the largest first."""
         known = np.nan_to_num(errors, nan=np.inf)
-        found: list[int] = np.argsort(-known, kind="stable")[:count].tolist()
-        return found
+        numbers: list[int] = np.argsort(-known, kind="stable")[:count].tolist()
+        return numbers
 
 
 def _cell(value: float) -> str:
@@ -144,14 +149,14 @@ def _write(table: _Table, out: Path, stem: str, options: argparse.Namespace) -> 
         _page(
             out / f"{stem}_{first}.csv",
             header,
-            (table.line(place) for place in range(first, min(first + options.lines, table.size))),
+            (table.line(number) for number in range(first, min(first + options.lines, table.size))),
         )
         written += 1
     for name, errors in (("absolute", table.absolute), ("relative", table.relative)):
         _page(
             out / f"{stem}_{name}_error_topn.csv",
             header,
-            (table.line(place) for place in table.largest(errors, options.top)),
+            (table.line(number) for number in table.largest(errors, options.top)),
         )
     lines = [
         f"TotalCount:{table.size}",

@@ -60,10 +60,10 @@ def interpreter(given: str | None) -> str | None:
     """
     if given is None:
         return None
-    found = shutil.which(given)
-    if found is None:
+    program = shutil.which(given)
+    if program is None:
         raise UsageError(f"--python {given}: no such program")
-    return str(Path(found).absolute())
+    return str(Path(program).absolute())
 
 
 def positive(**given: float | None) -> None:

@@ -117,7 +117,7 @@ def prepare(
         What for: nan, compare, statistics, overflow, aicore, …, or "nan at step 10".
     """
     if kind is None:
-        kind = _kind_of(verify)
+        kind = _kind_meant(verify)
     chosen = find_kind(kind)
     request = _request(chosen, purpose, settings, asking=not json and verify is None)
     if verify is not None:
@@ -135,7 +135,7 @@ def prepare(
     return 0
 
 
-def _kind_of(verify: Path | None) -> str:
+def _kind_meant(verify: Path | None) -> str:
     """The kind that was not named: of the file to check, else as the user says on the terminal."""
     if verify is not None:
         try:
@@ -210,13 +210,13 @@ def _verify(kind: Kind, path: Path, request: Request, *, json: bool) -> int:
     document, twice = _read(path, kind.syntax)
     problems = (*twice, *kind.verify(document, request))
     if json:
-        found = Document(
+        answer = Document(
             verb="prepare",
             runs=(str(path),),
             verdict="found" if errors(problems) else "clean",
             summary={"kind": kind.name, "problems": _plain(problems)},
         )
-        print_json(found)
+        print_json(answer)
     elif problems:
         from opscope.report.console import make_console, print_lines
         from opscope.report.settings import problem_lines
@@ -257,19 +257,21 @@ def _read(path: Path, syntax: str) -> tuple[Any, list[Problem]]:
 
 def _in_folder(prepared: Prepared, folder: Path) -> Prepared:
     """The same with {FOLDER} replaced by where the files are written."""
-    place = str(folder)
+    folder_name = str(folder)
     replace = msgspec.structs.replace
     return replace(
         prepared,
         files=tuple(
-            replace(file, text=file.text.replace("{FOLDER}", place)) for file in prepared.files
+            replace(file, text=file.text.replace("{FOLDER}", folder_name))
+            for file in prepared.files
         ),
         environment=tuple(
-            replace(item, value=item.value.replace("{FOLDER}", place))
+            replace(item, value=item.value.replace("{FOLDER}", folder_name))
             for item in prepared.environment
         ),
         snippets=tuple(
-            replace(item, text=item.text.replace("{FOLDER}", place)) for item in prepared.snippets
+            replace(item, text=item.text.replace("{FOLDER}", folder_name))
+            for item in prepared.snippets
         ),
     )
 

@@ -137,9 +137,9 @@ def _of_several(
 
     compared = []
     for golden, runs in zip(goldens, names, strict=True):
-        found = compare(opened, golden, Policy(selection=selection), progress=progress)
-        document = msgspec.structs.replace(found.document, runs=runs)
-        compared.append(Compared(found, document))
+        comparison = compare(opened, golden, Policy(selection=selection), progress=progress)
+        document = msgspec.structs.replace(comparison.document, runs=runs)
+        compared.append(Compared(comparison, document))
     first = compared[0].document
     return partial(Documents, opened, first, compared=compared), comparison_text(first)
 

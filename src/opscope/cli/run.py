@@ -140,10 +140,10 @@ def _settings_of(path: str) -> Recording | None:
     text = read_text(Path(path)) if path else ""
     if not text.lstrip().startswith("{"):
         return None
-    found = read_settings(Path(path), text)
-    for said in found.notes:
+    recording = read_settings(Path(path), text)
+    for said in recording.notes:
         note(f"{path}: {said}")
-    return found
+    return recording
 
 
 def _write_layout(run: Path | None, layout: str, settings: Recording | None) -> None:
@@ -196,19 +196,21 @@ def conclude(
     from opscope.scan.api import scan
 
     run = open_run(result.run)
-    found = scan(run)
+    scanned = scan(run)
     warnings = [
-        *found.summary.get("warnings", ()),
+        *scanned.summary.get("warnings", ()),
         *unmatched(run, Selection(ops=ops)),
         *result.notes,
     ]
-    summary = {**found.summary, **facts, "warnings": warnings}
+    summary = {**scanned.summary, **facts, "warnings": warnings}
     if earlier is not None:
         from opscope.scan.earlier_run import beside
 
         other = open_run(earlier)
-        summary["beside"] = beside(found, scan(other), other)
-    document = msgspec.structs.replace(found, verb="run", runs=(str(result.run),), summary=summary)
+        summary["beside"] = beside(scanned, scan(other), other)
+    document = msgspec.structs.replace(
+        scanned, verb="run", runs=(str(result.run),), summary=summary
+    )
     print_verdict(document, stderr=True)
     tell_page(str(result.run))
     return document

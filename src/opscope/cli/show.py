@@ -82,22 +82,22 @@ def show(  # noqa: PLR0913 - one for each option
             chosen = chosen_call(opened, call)
         if chosen.note is not None:
             note(f"{chosen.call.name}: {chosen.note}")
-        found: Iterable[Call] = [chosen.call]
+        shown: Iterable[Call] = [chosen.call]
         if plot is not None:
             _draw(opened, chosen.call, plot)
     elif source is not None:
-        found = calls_of_line(opened, source, wanted)
+        shown = calls_of_line(opened, source, wanted)
     else:
-        found = Again(lambda: calls(opened, wanted))
+        shown = Again(lambda: calls(opened, wanted))
     if limit is not None:
-        found = Limited(found, limit)
+        shown = Limited(shown, limit)
     if json:
-        write_pieces(_document(run, opened, found, wanted, values=values))
+        write_pieces(_document(run, opened, shown, wanted, values=values))
     elif call is not None:
-        _print_page(opened, next(iter(found)), values=values)
+        _print_page(opened, next(iter(shown)), values=values)
     else:
-        _print_list(opened, found, wanted, values=values)
-    if isinstance(found, Limited) and found.more:
+        _print_list(opened, shown, wanted, values=values)
+    if isinstance(shown, Limited) and shown.more:
         note(f"there are more calls than --limit {limit}; the first {limit} are shown")
     return completeness(opened)
 
@@ -111,9 +111,9 @@ def _draw(run: Run, call: Call, wanted: Path) -> None:
     from opscope.view.references import reference
     from opscope.view.sources import Sources
 
-    place = (call.process, call.index)
+    call_id = (call.process, call.index)
     with open_tables(run) as tables:
-        document = call_documents(tables, [place], Sources())["calls"][reference(*place)]
+        document = call_documents(tables, [call_id], Sources())["calls"][reference(*call_id)]
     free = free_file(wanted)
     free.write_bytes(picture_file(call_figure(document), free))
     note(f"{call.name} drawn into {free}")
@@ -150,8 +150,8 @@ class Again:
 class Limited:
     """The first of some calls; more says whether there are others."""
 
-    def __init__(self, found: Iterable[Call], limit: int) -> None:
-        first = list(islice(found, limit + 1))
+    def __init__(self, source: Iterable[Call], limit: int) -> None:
+        first = list(islice(source, limit + 1))
         self.more = len(first) > limit
         self._first = first[:limit]
 
@@ -177,7 +177,7 @@ def with_levels_of(run: Run, wanted: Selection) -> Selection:
     return msgspec.structs.replace(wanted, levels=None)
 
 
-def _print_list(run: Run, found: Iterable[Call], wanted: Selection, *, values: bool) -> None:
+def _print_list(run: Run, shown: Iterable[Call], wanted: Selection, *, values: bool) -> None:
     from opscope.report.calls import call_lines
     from opscope.report.console import make_console, print_lines
     from opscope.run.query import tensors_of
@@ -188,7 +188,7 @@ def _print_list(run: Run, found: Iterable[Call], wanted: Selection, *, values: b
     ranks = len({process.rank for process in run.processes}) > 1
     here = Path.cwd()
     none = True
-    for call in found:
+    for call in shown:
         none = False
         tensors = tensors_of(run, call, io=wanted.io)
         print_lines(console, call_lines(call, tensors, folders, ranks=ranks, here=here))
@@ -252,12 +252,12 @@ def frames_of(run: Run, call: Call) -> tuple[str, ...]:
 
 
 def _document(
-    path: str, run: Run, found: Iterable[Call], wanted: Selection, *, values: bool
+    path: str, run: Run, shown: Iterable[Call], wanted: Selection, *, values: bool
 ) -> Iterator[str]:
     from opscope.report.json import json_pieces
     from opscope.run.query import tensors_of
 
-    known = found if isinstance(found, Again | Limited) else list(found)
+    known = shown if isinstance(shown, Again | Limited) else list(shown)
 
     def tensors() -> Iterator[Tensor]:
         return (tensor for call in known for tensor in tensors_of(run, call, io=wanted.io))
@@ -269,7 +269,7 @@ def _document(
     ]
     if values:
         lists.append(("values", (_elements(run, tensor) for tensor in tensors())))
-    more = {"more": found.more} if isinstance(found, Limited) else {}
+    more = {"more": shown.more} if isinstance(shown, Limited) else {}
     head = {
         "opscope": VERSION,
         "verb": "show",
@@ -283,8 +283,8 @@ def _document(
 def _elements(run: Run, tensor: Tensor) -> dict[str, Any]:
     from opscope.report.values import elements
 
-    place = {"process": tensor.process, "index": tensor.index, "io": tensor.io, "slot": tensor.slot}
+    row = {"process": tensor.process, "index": tensor.index, "io": tensor.io, "slot": tensor.slot}
     try:
-        return {**place, **elements(run.value(tensor))}
+        return {**row, **elements(run.value(tensor))}
     except MissingValueError:
-        return {**place, "size": tensor.size, "elements": None}
+        return {**row, "size": tensor.size, "elements": None}

@@ -31,8 +31,8 @@ def statistics(array: NDArray[np.generic], *, digest: bool = True, threads: int 
 
 def digest(array: NDArray[np.generic]) -> int:
     """Answers the 64-bit digest of an array's elements, as reference.digest defines it."""
-    found = statistics(array).digest
-    return found if found is not None else reference.digest(array)
+    known = statistics(array).digest
+    return known if known is not None else reference.digest(array)
 
 
 def native_available() -> bool:

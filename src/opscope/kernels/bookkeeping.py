@@ -370,9 +370,9 @@ class Recorder(Flights):
     def pending(self) -> int:
         return self._staged.pending
 
-    def fetched(self, found: Sequence[tuple[int, Any]], keep: Keep) -> None:
+    def fetched(self, arrived: Sequence[tuple[int, Any]], keep: Keep) -> None:
         """Statistics of tensors that were staged on a device have arrived."""
-        self.overflowed |= self._staged.fetched(found, self._finished, keep)
+        self.overflowed |= self._staged.fetched(arrived, self._finished, keep)
 
     def attach(self, box: Any) -> None:
         """Write calls into a black box from now on, a run.store.blackbox.BlackBox, or into none."""
@@ -800,9 +800,9 @@ class Recorder(Flights):
     def _parts(self, seen: Observed) -> Iterator[Observed]:
         """What a composed tensor consists of besides its values."""
         for name, part in seen.facts.parts:
-            found = self._observe(seen.io, f"{seen.slot}.{name}", part)
-            found.part = True
-            yield found
+            observed = self._observe(seen.io, f"{seen.slot}.{name}", part)
+            observed.part = True
+            yield observed
 
     def _output(self, draft: Draft, operator: Operator, slot: str, tensor: Any) -> list[Observed]:
         unread = operator.begins or operator.allocator or head_of(slot) in draft.unasked

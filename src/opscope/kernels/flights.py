@@ -106,13 +106,13 @@ class Flights(GraphWrites, ABC):
         """Whether what a tensor covers is still being filled by a collective; one that has
         completed lands.
         """
-        found = False
+        waiting = False
         for flight in [each for each in self._flights if each.meets(storage, extent)]:
             if self._completed(flight):
                 self._land(flight)
             else:
-                found = True
-        return found
+                waiting = True
+        return waiting
 
     def _overwrite(self, storage: Storage, extent: range) -> None:
         """A call wrote where a collective's result was to arrive: what that was will not be

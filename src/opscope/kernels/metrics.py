@@ -64,7 +64,7 @@ def find_metrics(paths: Iterable[str]) -> tuple[Metric, ...]:
     Modules are looked for in the current folder too. Raises UsageError for what cannot be imported
     or is no function.
     """
-    return tuple(found for path in paths for found in _found(path))
+    return tuple(chosen for path in paths for chosen in _found(path))
 
 
 def _found(path: str) -> list[Metric]:

@@ -35,13 +35,15 @@ def pair(
     one, other = pair_reference.common(target, golden)
     native = compiled.load() if one.dtype.name in compiled.NUMBERS else None
     if native is None:
-        found = pair_reference.pair(target, golden, allowed=allowed)
+        measured = pair_reference.pair(target, golden, allowed=allowed)
     else:
         sums = measure(native, one, other, allowed=allowed, threads=threads)
-        found = pair_reference.metrics(
+        measured = pair_reference.metrics(
             sums, allowed, alike=target.dtype.newbyteorder("=") == golden.dtype.newbyteorder("=")
         )
-    return msgspec.structs.replace(found, kl=pair_reference.kl(target, golden)) if kl else found
+    return (
+        msgspec.structs.replace(measured, kl=pair_reference.kl(target, golden)) if kl else measured
+    )
 
 
 def measure(
@@ -57,16 +59,14 @@ def measure(
     compiled.NUMBERS.
     """
     target, golden = _steps_whole(target), _steps_whole(golden)
-    found = _once(native, (target, golden), allowed, (0, threads), isa)
-    squares, few = found.squares_target + found.squares_golden, 2.0 * max(1, found.compared)
+    sums = _once(native, (target, golden), allowed, (0, threads), isa)
+    squares, few = sums.squares_target + sums.squares_golden, 2.0 * max(1, sums.compared)
     if target.dtype.name in ("float64", "complex128") and not few * 2.0**-959 < squares < 2.0**959:
         exponent = pair_reference.exponent_of(target, golden)
-        found = (
-            _once(native, (target, golden), allowed, (exponent, threads), isa)
-            if exponent
-            else found
+        sums = (
+            _once(native, (target, golden), allowed, (exponent, threads), isa) if exponent else sums
         )
-    return found
+    return sums
 
 
 def _once(

@@ -156,8 +156,8 @@ def _union(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:
         wide = "float64" in (one.name, other.name)
         return np.dtype(np.float64 if wide else np.float32)
     if kinds == {"int"}:
-        found = np.result_type(_whole(one), _whole(other))
-        return found if found.kind in "iu" else np.dtype(np.float64)
+        joint = np.result_type(_whole(one), _whole(other))
+        return joint if joint.kind in "iu" else np.dtype(np.float64)
     return np.dtype(np.float64)
 
 
@@ -226,9 +226,9 @@ def magnitude(values: Array) -> Array:
 def _scaled(values: Array, exponent: int) -> Array:
     if values.dtype.kind == "c":
         wide = values.astype(np.complex128)
-        found = np.empty_like(wide)
-        found.real, found.imag = np.ldexp(wide.real, -exponent), np.ldexp(wide.imag, -exponent)
-        return found
+        scaled = np.empty_like(wide)
+        scaled.real, scaled.imag = np.ldexp(wide.real, -exponent), np.ldexp(wide.imag, -exponent)
+        return scaled
     return (
         np.asarray(np.ldexp(values.astype(np.float64), -exponent))
         if exponent
@@ -334,12 +334,12 @@ def _sums(
 
 def _bit_lengths(numbers: Words) -> Ints:
     """Bit length of each number: of 0 it is 0."""
-    found = np.zeros(numbers.size, np.int64)
+    lengths = np.zeros(numbers.size, np.int64)
     for shift in (32, 16, 8, 4, 2, 1):
         large = numbers >= np.uint64(1) << np.uint64(shift)
-        found[large] += shift
+        lengths[large] += shift
         numbers = np.where(large, numbers >> np.uint64(shift), numbers)
-    return found + (numbers > 0)
+    return lengths + (numbers > 0)
 
 
 def metrics(sums: Sums, allowed: tuple[float, float], *, alike: bool) -> Pair:
@@ -347,7 +347,7 @@ def metrics(sums: Sums, allowed: tuple[float, float], *, alike: bool) -> Pair:
     type, so ULPs mean something.
     """
     n, e = sums.compared, sums.exponent
-    found = Pair(
+    counted = Pair(
         size=sums.size,
         compared=n,
         differing=sums.differing,
@@ -364,12 +364,12 @@ def metrics(sums: Sums, allowed: tuple[float, float], *, alike: bool) -> Pair:
         beyond=sums.beyond,
     )
     if n == 0:
-        return found
+        return counted
     histogram = list(sums.histogram) if alike else []
     while histogram and histogram[-1] == 0:
         histogram.pop()
     return msgspec.structs.replace(
-        found,
+        counted,
         max_abs=_up(sums.max_abs, e),
         mean_abs=_up(sums.sum_abs / n, e),
         rmse=_up(math.sqrt(sums.squares / n), e),
@@ -434,8 +434,8 @@ def kl(target: Array, golden: Array) -> float | None:
     if not finite.any():
         return None
     p, q = _distribution(t[finite]), _distribution(g[finite])
-    found = float(np.sum(p * np.log(p / q)))
-    return 0.0 if abs(found) < np.finfo(np.float64).eps else found
+    divergence = float(np.sum(p * np.log(p / q)))
+    return 0.0 if abs(divergence) < np.finfo(np.float64).eps else divergence
 
 
 def _distribution(values: Floats) -> Floats:

@@ -110,18 +110,18 @@ def statistics(array: Array, *, digest: bool = True) -> Statistics:
             if finite.size:
                 low.append(finite.min())
                 high.append(finite.max())
-        found = Statistics(array.size, *counts.tolist())
+        record = Statistics(array.size, *counts.tolist())
         if digest:
-            found = replace(found, digest=_digest(flat))
+            record = replace(record, digest=_digest(flat))
         if not low:
-            return found
+            return record
         mean, l2norm = _moments(flat, max(abs(float(min(low))), abs(float(max(high)))))
-    found = replace(
-        found, min=float(min(low)) + 0.0, max=float(max(high)) + 0.0, mean=mean, l2norm=l2norm
+    record = replace(
+        record, min=float(min(low)) + 0.0, max=float(max(high)) + 0.0, mean=mean, l2norm=l2norm
     )
     if low[0].dtype.kind == "f" or int(max(high)) >= 2**63:
-        return found
-    return replace(found, min_int=int(min(low)), max_int=int(max(high)))
+        return record
+    return replace(record, min_int=int(min(low)), max_int=int(max(high)))
 
 
 def near_limit(dtype: np.dtype[Any]) -> float:
@@ -163,9 +163,9 @@ def magnitudes(part: Array) -> Array:
     plain = (larger >= 2.0**-400) & (larger <= 2.0**400)
     scale = np.where(plain, 1.0, np.where(larger > 1, 2.0**-600, 2.0**600))
     x, y = re * scale, im * scale
-    found = np.minimum(np.sqrt(x * x + y * y) / scale, np.finfo(np.float64).max)
-    found = np.where(np.isinf(re) | np.isinf(im), np.inf, found)
-    return np.asarray(np.where(np.isnan(re) | np.isnan(im), np.nan, found))
+    lengths = np.minimum(np.sqrt(x * x + y * y) / scale, np.finfo(np.float64).max)
+    lengths = np.where(np.isinf(re) | np.isinf(im), np.inf, lengths)
+    return np.asarray(np.where(np.isnan(re) | np.isnan(im), np.nan, lengths))
 
 
 def _counts(value: Array, finite: Array, limit: float) -> Ints:

@@ -25,7 +25,9 @@ class Staged:
         self._versions[ticket] = version
         self.pending += 1
 
-    def fetched(self, found: Sequence[tuple[int, Any]], calls: Iterable[Draft], keep: Keep) -> bool:
+    def fetched(
+        self, arrived: Sequence[tuple[int, Any]], calls: Iterable[Draft], keep: Keep
+    ) -> bool:
         """Takes statistics by ticket; whether any are unsound.
 
         What a call read and made that made a kind of non-finite values which no operand held is
@@ -34,7 +36,7 @@ class Staged:
         before is let go.
         """
         unsound = set()
-        for ticket, statistics in found:
+        for ticket, statistics in arrived:
             version = self._versions.get(ticket)
             if version is None:
                 continue
@@ -44,7 +46,7 @@ class Staged:
                 unsound.add(version.number)
         if unsound:
             self._keep_operands(unsound, calls, keep)
-        first = min((ticket for ticket, _ in found), default=0)
+        first = min((ticket for ticket, _ in arrived), default=0)
         self._versions = {
             ticket: version for ticket, version in self._versions.items() if ticket >= first
         }

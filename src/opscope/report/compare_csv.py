@@ -11,7 +11,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opscope.report.compare_rows import OWN_WORDS, column_parts, columns_of, kind_of
+from opscope.report.compare_rows import OWN_WORDS, column_parts, columns_of, table_kind
 from opscope.report.table import harmless
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def write_comparison_csv(
     """Writes the rows and answers the files; text that a spreadsheet would take for a formula
     begins with an apostrophe.
     """
-    kind = kind_of(comparison)
+    kind = table_kind(comparison)
     columns = columns_of(kind, metrics)
     rows = _harmless_rows(columns, column_parts(comparison, kind, metrics=metrics))
     written = [path]

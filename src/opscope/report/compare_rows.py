@@ -98,7 +98,7 @@ _UNLIKE = {
 _LOST = {"target": "NPU does not have data file.", "golden": "Bench does not have data file."}
 
 
-def kind_of(comparison: Comparison) -> str:
+def table_kind(comparison: Comparison) -> str:
     """Which table this is: "all" where both sides kept values, "summary" where statistics are
     there, else "md5".
     """

@@ -10,7 +10,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opscope.report.compare_rows import columns_of, furthest, kind_of, left_out, rows_of
+from opscope.report.compare_rows import columns_of, furthest, left_out, rows_of, table_kind
 from opscope.report.spreadsheet import GREY, PLAIN, RED, YELLOW, write_workbook
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ def write_comparison_xlsx(
     """Writes the workbook, which ends with a line on what it leaves out; answers how many rows
     these are.
     """
-    kind = kind_of(comparison)
+    kind = table_kind(comparison)
     columns = columns_of(kind, metrics)
     result = columns.index("Result")
     rows = rows_of(comparison, kind, furthest(comparison, most), metrics=metrics)

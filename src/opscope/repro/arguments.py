@@ -46,13 +46,13 @@ def parse_operator(op: str) -> tuple[str, str, str]:
     """Namespace, name and overload of `aten::bmm.default`; UsageError for anything torch.ops does
     not hold.
     """
-    found = OPERATOR.fullmatch(op)
-    if found is None:
+    parts = OPERATOR.fullmatch(op)
+    if parts is None:
         raise UsageError(
             f"{op!r} is not a PyTorch operator (namespace::name.overload); choose a call of "
             "level operator"
         )
-    return found[1], found[2], found[3] or "default"
+    return parts[1], parts[2], parts[3] or "default"
 
 
 def parse_arguments(text: str | None, *, call: str) -> dict[str, Any]:
@@ -92,18 +92,18 @@ def random_states(text: str | None) -> dict[str, tuple[ValueRef, int]]:
     except (msgspec.MsgspecError, RecursionError):
         return {}
     told = tree.get("random") if isinstance(tree, dict) else None
-    found = {}
-    for name, place in (told if isinstance(told, dict) else {}).items():
-        if name in GENERATORS and isinstance(place, dict):
-            shard, key, size = (place.get(field) for field in ("shard", "key", "size"))
+    states = {}
+    for name, stored in (told if isinstance(told, dict) else {}).items():
+        if name in GENERATORS and isinstance(stored, dict):
+            shard, key, size = (stored.get(field) for field in ("shard", "key", "size"))
             if (
                 isinstance(shard, str)
                 and isinstance(key, str)
                 and type(size) is int
                 and 0 < size <= STATE_LIMIT
             ):
-                found[str(name)] = (ValueRef(shard, key), size)
-    return found
+                states[str(name)] = (ValueRef(shard, key), size)
+    return states
 
 
 def tensor_slots(tree: dict[str, Any]) -> tuple[str, ...]:
@@ -208,10 +208,10 @@ def _tensor(value: Any) -> str:
 
 
 def _dtype(value: Any) -> str:
-    found = find_dtype(value) if isinstance(value, str) else None
-    if found is None or found.kind == "string":
+    dtype = find_dtype(value) if isinstance(value, str) else None
+    if dtype is None or dtype.kind == "string":
         raise UsageError(f"is the unknown element type {value!r}")
-    return f'dtype("{found.name}")'
+    return f'dtype("{dtype.name}")'
 
 
 def _device(value: Any) -> str:

@@ -95,13 +95,13 @@ def assemble(
     run: Run, call: Call, *, form: str, device: str | None = None, dtype: str | None = None
 ) -> Material:
     """The case of a call in a form that can make it again; raises as build does."""
-    found = rebuild(run, call)
+    rebuilt = rebuild(run, call)
     tree, inputs, outputs, placed, filled = (
-        found.tree,
-        found.inputs,
-        found.outputs,
-        found.placed,
-        found.filled,
+        rebuilt.tree,
+        rebuilt.inputs,
+        rebuilt.outputs,
+        rebuilt.placed,
+        rebuilt.filled,
     )
     expected = [
         Entry(
@@ -127,7 +127,7 @@ def assemble(
         source=call.source,
         device=_device(call, inputs, outputs),
         args=tree,
-        buffers=found.buffers,
+        buffers=rebuilt.buffers,
         run_on=None if device is None else checked_device(device),
         run_as=None if dtype is None else dtype_of(dtype).name,
         tensors=tuple(_tensor(row, placed[row.slot], filled[row.slot]) for row in inputs),
@@ -142,7 +142,7 @@ def assemble(
         ),
         flags={"deterministic": True} if run.info.deterministic else {},
         environment=_environment(run),
-        warnings=(*found.warnings, *(_lost_strides(inputs) if form == "torch" else ())),
+        warnings=(*rebuilt.warnings, *(_lost_strides(inputs) if form == "torch" else ())),
         allowed=_allowed(call, inputs, outputs),
     )
     entries = {item.entry.key: item.entry for item in filled.values() if item.entry is not None}
@@ -182,7 +182,7 @@ def _allowed(call: Call, inputs: Sequence[Tensor], outputs: Sequence[Tensor]) ->
 
 def _generator_states(run: Run, call: Call) -> dict[str, Entry]:
     """Generator states before the call, where the run kept them and still has them."""
-    found = {}
+    states = {}
     for name, (ref, size) in random_states(call.args).items():
         row = Tensor(
             process=call.process,
@@ -196,13 +196,13 @@ def _generator_states(run: Run, call: Call) -> dict[str, Entry]:
             value=ref,
         )
         if _kept(run, row):
-            found[name] = Entry(
+            states[name] = Entry(
                 key=f"random.{name}",
                 dtype=dtype_of("uint8"),
                 shape=(size,),
                 load=_loader(run, row, (size,)),
             )
-    return found
+    return states
 
 
 class Rebuilt(msgspec.Struct, frozen=True, kw_only=True):
@@ -262,7 +262,7 @@ def _check_callable(run: Run, call: Call) -> None:
 def _inputs(call: Call, rows: Sequence[Tensor], slots: Iterable[str]) -> list[Tensor]:
     """The input rows of the slots a call needs, each fit to be rebuilt."""
     by_slot = {row.slot: row for row in rows}
-    found = []
+    fit = []
     for slot in dict.fromkeys(slots):
         row = by_slot.get(slot)
         if row is None:
@@ -272,19 +272,19 @@ def _inputs(call: Call, rows: Sequence[Tensor], slots: Iterable[str]) -> list[Te
         reason = _unfit(row)
         if reason is not None:
             raise UsageError(f"{call.name}: input {slot} {reason}, so the call cannot be rebuilt")
-        found.append(row)
-    return found
+        fit.append(row)
+    return fit
 
 
 def _outputs(rows: Iterable[Tensor]) -> list[Tensor]:
     """Output rows, one a slot: an argument written beside the results may carry the slot of one of
     them, and comes later.
     """
-    found: dict[str, Tensor] = {}
+    by_slot: dict[str, Tensor] = {}
     for row in rows:
         if row.io == "output" and SLOT.fullmatch(row.slot):
-            found.setdefault(row.slot, row)
-    return list(found.values())
+            by_slot.setdefault(row.slot, row)
+    return list(by_slot.values())
 
 
 def _unfit(row: Tensor) -> str | None:

@@ -32,9 +32,9 @@ def ddmin(
     kept, parts, progress = list(items), 2, False
     while len(kept) >= 2:
         chunks = split(kept, min(parts, len(kept)))
-        found = next((chunk for chunk in chunks if fails(chunk)), None)
-        if found is not None:
-            kept, parts, progress = found, 2, True
+        failing = next((chunk for chunk in chunks if fails(chunk)), None)
+        if failing is not None:
+            kept, parts, progress = failing, 2, True
             continue
         if len(chunks) > 2:
             rest = next(
@@ -60,6 +60,6 @@ def split(items: list[Item], parts: int) -> list[list[Item]]:
     return [items[start:stop] for start, stop in itertools.pairwise(bounds)]
 
 
-def drop(chunks: list[list[Item]], place: int) -> list[Item]:
+def drop(chunks: list[list[Item]], left_out: int) -> list[Item]:
     """All chunks but one, as one list."""
-    return [item for i, chunk in enumerate(chunks) if i != place for item in chunk]
+    return [item for i, chunk in enumerate(chunks) if i != left_out for item in chunk]

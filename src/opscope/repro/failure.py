@@ -55,15 +55,21 @@ def failure_of(
     if call.error == "unfinished":
         return Failure(kind="crash")
     if call.error:
-        found = RAISED.match(call.error)
+        classes_of = RAISED.match(call.error)
         kind, text = (
-            (found[1].rpartition(".")[2], found[2] or "") if found else ("Exception", call.error)
+            (classes_of[1].rpartition(".")[2], classes_of[2] or "")
+            if classes_of
+            else ("Exception", call.error)
         )
         return Failure(kind="exception", error=RaisedError(kind, text))
     status = None if not call.status else hex(call.status)
     seen = {row.slot: tuple(name for name in CLASSES if getattr(row, name)) for row in outputs}
-    unsound = {slot: found for slot, found in seen.items() if {"nan", "pos_inf"} & set(found)}
-    unsound = unsound or {slot: found for slot, found in seen.items() if found}
+    unsound = {
+        slot: classes_of
+        for slot, classes_of in seen.items()
+        if {"nan", "pos_inf"} & set(classes_of)
+    }
+    unsound = unsound or {slot: classes_of for slot, classes_of in seen.items() if classes_of}
     if unsound:
         return Failure(kind="nonfinite", outputs=unsound, status=status)
     if call.status and call.status & INTEGER_BITS:
@@ -94,19 +100,19 @@ def told_by_run(run: Run, call: Call, failure: Failure) -> Failure:
         'SELECT sample, tolerance FROM judgements WHERE process = ? AND "index" = ? AND kind = ?'
     )
     rows = list(sql(run, query, [call.process, call.index, "replay-mismatch"]))
-    found = [_sample(row["sample"]) for row in rows]
-    if not found:
+    samples = [_sample(row["sample"]) for row in rows]
+    if not samples:
         return failure
-    if all(MEMORY.search(str(sample.get("reason"))) for sample in found):
+    if all(MEMORY.search(str(sample.get("reason"))) for sample in samples):
         return Failure(kind="memory", status=failure.status)
-    slots = [slot for sample in found if (slot := _slot(sample)) is not None]
+    slots = [slot for sample in samples if (slot := _slot(sample)) is not None]
     return Failure(
         kind="mismatch",
         outputs=dict.fromkeys(slots, ()),
         status=failure.status,
         witnesses=tuple(
             witness
-            for row, sample in zip(rows, found, strict=True)
+            for row, sample in zip(rows, samples, strict=True)
             if (witness := witness_of(sample, row["tolerance"])) is not None
         ),
     )
@@ -120,7 +126,7 @@ def witness_of(sample: dict[str, Any], tolerance: float | None) -> Witness | Non
         return None
     if not (_number(recorded) and _number(true)):
         return None
-    if not all(type(place) is int and place >= 0 for place in element):
+    if not all(type(index) is int and index >= 0 for index in element):
         return None
     return Witness(
         slot=slot,

@@ -102,14 +102,14 @@ def part_of(run: Run, call: Call) -> Part:
     )
     for row in sql(run, query, [call.process, call.index]):
         try:
-            found = msgspec.json.decode(row["sample"] or "{}", type=_Sample)
+            sample = msgspec.json.decode(row["sample"] or "{}", type=_Sample)
         except msgspec.MsgspecError:
             continue
-        window = found.window
-        names = [f"m{place}" for place in range(len(window.memories))] if window else []
-        if window is not None and found.inputs.keys() >= set(names):
+        window = sample.window
+        names = [f"m{number}" for number in range(len(window.memories))] if window else []
+        if window is not None and sample.inputs.keys() >= set(names):
             entries = [
-                _entry(run, call, name, each, ValueRef(*found.inputs[name]))
+                _entry(run, call, name, each, ValueRef(*sample.inputs[name]))
                 for name, each in zip(names, window.memories, strict=True)
             ]
             return Part(call.name, window, entries)

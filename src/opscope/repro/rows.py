@@ -62,12 +62,12 @@ def borrow_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
         "(SELECT unnest(?))"
     )
     kept: dict[object, ValueRef] = {}
-    for found in sql(
+    for holder in sql(
         run,
         query,
         [lacking[0].process, sorted({row.version for row in lacking if row.version is not None})],
     ):
-        other: Tensor = record_of("tensors", found)
+        other: Tensor = record_of("tensors", holder)
         if other.value is not None:
             kept.setdefault((other.version, *same_elements(other)), other.value)
     return [row if row not in lacking else _with_value(row, kept) for row in rows]
@@ -76,11 +76,11 @@ def borrow_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
 def judged(run: Run, *, process: int, index: int) -> list[Sample]:
     """What checks told of a call."""
     query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND sample IS NOT NULL'
-    found = []
+    samples = []
     for row in sql(run, query, [process, index]):
         with contextlib.suppress(msgspec.MsgspecError):
-            found.append(msgspec.json.decode(row["sample"], type=Sample))
-    return found
+            samples.append(msgspec.json.decode(row["sample"], type=Sample))
+    return samples
 
 
 def argument_text(run: Run, call: Call) -> str | None:

@@ -138,10 +138,10 @@ def _outcome(code: int | None, out: str, err: str, timeout: float) -> Outcome:
 def _document(out: str) -> dict[str, Any] | None:
     """The script's JSON document: its last line, since an operator may print too."""
     try:
-        found = json.loads((out.splitlines() or [""])[-1])
+        document = json.loads((out.splitlines() or [""])[-1])
     except ValueError:
         return None
-    return found if isinstance(found, dict) else None
+    return document if isinstance(document, dict) else None
 
 
 def _signal_name(number: int) -> str:

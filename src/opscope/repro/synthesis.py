@@ -205,12 +205,12 @@ def _whole(values: Array, near: float, far: float, *, known: bool) -> Array:
     """
     import numpy as np
 
-    found: Array = np.rint(np.clip(values, -(2.0**62), 2.0**62)).astype(np.int64)
-    if found.size:
-        found = np.clip(found, min(near, far), max(near, far))
-        found[0] = near if known else found[0]
-        found[-1] = far
-    return found
+    numbers: Array = np.rint(np.clip(values, -(2.0**62), 2.0**62)).astype(np.int64)
+    if numbers.size:
+        numbers = np.clip(numbers, min(near, far), max(near, far))
+        numbers[0] = near if known else numbers[0]
+        numbers[-1] = far
+    return numbers
 
 
 def _smallest(dtype: DType) -> float:

@@ -126,11 +126,11 @@ def beside_the_program(run: Run) -> dict[str, Any]:
     rank; nothing where there was none of it, or the process could not tell any more.
     """
     told = [each for each in run.processes if each.rows]
-    found = {
+    switched = {
         name: {str(each.rank): getattr(each, name) for each in told if getattr(each, name)}
         for name in ("checked", "substituted")
     }
     named = {
         str(each.rank): each.torch["trainer"] for each in run.processes if each.torch.get("trainer")
     }
-    return {name: facts for name, facts in {**found, "trainer": named}.items() if facts}
+    return {name: facts for name, facts in {**switched, "trainer": named}.items() if facts}

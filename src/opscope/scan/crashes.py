@@ -80,11 +80,13 @@ def crash_accusations(tables: Tables) -> list[Accusation]:
     for row in rows:
         failed[row[0]].append(_Failed(*row))
     processes = {process.process: process for process in tables.run.processes}
-    found = (
+    accused = (
         _crash(tables, calls, last[number], processes.get(number))
         for number, calls in failed.items()
     )
-    return [_with_inputs(tables.run, accusation) for accusation in found if accusation is not None]
+    return [
+        _with_inputs(tables.run, accusation) for accusation in accused if accusation is not None
+    ]
 
 
 def _with_inputs(run: Run, accusation: Accusation) -> Accusation:
@@ -151,12 +153,12 @@ def forward_named(run: Run, process: int, op: str) -> Forward | None:
     """The last call of the operator whose own gradient formula has this name
     (`mine::act_backward`); None for any other.
     """
-    space, found, rest = op.partition("::")
+    space, separator, rest = op.partition("::")
     forward = f"{space}::{rest.replace('_backward.', '.', 1)}"
     read = access_of(run).blackbox
     box = (
         read(process)
-        if read is not None and found and "_backward." in rest and space != "aten"
+        if read is not None and separator and "_backward." in rest and space != "aten"
         else None
     )
     call = (

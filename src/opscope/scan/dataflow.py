@@ -225,8 +225,8 @@ class Flow:
             self._handed_on.update(zip(places, judged.outputs, strict=True))
             return judged
         known = [
-            FINITE if is_finite(row) else self._handed_on.get(place)
-            for place, row in zip(places, outputs, strict=True)
+            FINITE if is_finite(row) else self._handed_on.get(output)
+            for output, row in zip(places, outputs, strict=True)
         ]
         if judged.kind != "pending" or any(
             one is None or one.taint or one.pending for one in known
@@ -253,7 +253,7 @@ class Flow:
         known = traits_of(node.op)
         if (known.places and not known.pointwise) or known.order:
             return []
-        found = []
+        scalars_held = []
         for slot, value in arguments.scalars:
             kind = (
                 "nan"
@@ -292,8 +292,8 @@ class Flow:
                     neg_inf=0,
                 )
                 setattr(row, kind, 1)
-                found.append(Held(row, condition))
-        return found
+                scalars_held.append(Held(row, condition))
+        return scalars_held
 
     def _note_return(self, node: Node, slot: str, condition: Condition) -> None:
         for origin in self.of(condition.taint):
@@ -306,12 +306,12 @@ class Flow:
 
     def of(self, bits: int) -> list[Origin]:
         """Origins of these bits."""
-        found = []
+        origins_meant = []
         while bits:
             low = bits & -bits
-            found.append(self.origins[low.bit_length() - 1])
+            origins_meant.append(self.origins[low.bit_length() - 1])
             bits ^= low
-        return found
+        return origins_meant
 
     def _note_reading(self, node: Node, given: int, *, hides: bool) -> None:
         if not given:
@@ -533,29 +533,29 @@ class Flow:
         return condition
 
     def _search(self, node: Node, row: Row, identity: Identity | None) -> Condition:
-        found = self._by_storage(row) or self._by_name(row)
+        marks = self._by_storage(row) or self._by_name(row)
         if (
-            not found
+            not marks
             and row.version is None
             and row.storage is None
             and self._last.get(row.process) is not None
         ):
-            found = [
+            marks = [
                 self._last[row.process]
             ]  # a dump without edges: what spreads is not a second cause
-        if not found and (not is_read(row) or is_overwritten(node.op, row.slot)):
+        if not marks and (not is_read(row) or is_overwritten(node.op, row.slot)):
             return FINITE
-        if not found:
+        if not marks:
             return self._arrival(node, row, identity)
         condition = FINITE
-        for mark in found:
+        for mark in marks:
             condition |= mark.condition
         if not is_overwritten(node.op, row.slot):
-            self._read_whole.update(identity_of(mark.row) for mark in found)
+            self._read_whole.update(identity_of(mark.row) for mark in marks)
         if identity is not None:
             self._conditions[identity] = condition
             self.produced[identity] = max(
-                found, key=lambda mark: (bool(mark.condition.taint), mark.node.index)
+                marks, key=lambda mark: (bool(mark.condition.taint), mark.node.index)
             )
         return condition
 
@@ -566,7 +566,7 @@ class Flow:
         if row.storage is None:
             return []
         log = self._storages.get((row.process, row.storage), [])
-        found: list[Mark] = []
+        marks: list[Mark] = []
         for kind in KINDS:
             if not getattr(row, kind) and is_read(row):
                 continue
@@ -577,11 +577,11 @@ class Flow:
             ]
             known = [mark for mark in fitting if not mark.condition.uninitialised] or fitting
             near = [mark for mark in known if mark.row.offset == row.offset] or known
-            if near and near[-1] not in found:
-                found.append(near[-1])
+            if near and near[-1] not in marks:
+                marks.append(near[-1])
             if not near and getattr(row, kind) and kind != "neg_inf":
                 return []
-        return found
+        return marks
 
     def _by_name(self, row: Row) -> list[Mark]:
         """For dumps without versions: the parameter of this name was damaged before."""

@@ -89,9 +89,9 @@ def _launched(tables: Tables, process: int, index: int) -> Iterator[Launched]:
 
 def _kernel_in(error: str) -> str | None:
     """The type of operator, else the kernel, that an error's text names."""
-    found = _failed(read_text(error.encode(errors="replace"), "error"))
-    if found is not None:
-        return found
+    failed = _failed(read_text(error.encode(errors="replace"), "error"))
+    if failed is not None:
+        return failed
     named = _KERNEL.search(error)
     return None if named is None else named[1]
 

@@ -58,15 +58,15 @@ def scan_by(executor: Executor, run: Run, asked: Asked, progress: Progress) -> P
     """What every worker found, as one part. UsageError for a run that is not opscope's own."""
     run = read_by_workers(run)
     told = percent(progress, "scan")
-    found = _asked(executor, list(_chunks(run)), asked, told)
-    elsewhere = shared([answer.part for answer in found.values()])
-    again = [work for work, answer in found.items() if answer.part.received]
+    answers = _asked(executor, list(_chunks(run)), asked, told)
+    elsewhere = shared([answer.part for answer in answers.values()])
+    again = [work for work, answer in answers.items() if answer.part.received]
     if again and (elsewhere.sent or elsewhere.began):
         known = msgspec.structs.replace(asked, elsewhere=elsewhere)
-        found |= _asked(executor, again, known, told)
-    groups = {_spread(one) for answer in found.values() for one in answer.groups}
+        answers |= _asked(executor, again, known, told)
+    groups = {_spread(one) for answer in answers.values() for one in answer.groups}
     apart = _asked(executor, list(_blocks(run, groups)), asked, told)
-    whole = together([answer.part for answer in (*found.values(), *apart.values())])
+    whole = together([answer.part for answer in (*answers.values(), *apart.values())])
     problems = dict.fromkeys((*whole.problems, *run.gaps))
     return msgspec.structs.replace(whole, problems=tuple(problems), found=_once(whole.found))
 
@@ -165,10 +165,10 @@ def _lost(work: Work, why: str) -> Answer:
     return Answer(Part(problems=(line,)))
 
 
-def _once(found: Sequence[Ranked]) -> tuple[Ranked, ...]:
+def _once(findings: Sequence[Ranked]) -> tuple[Ranked, ...]:
     """Findings in which several blocks, or a block and a part, name one place are one."""
     kept: dict[object, Ranked] = {}
-    for number, (order, finding) in enumerate(found):
+    for number, (order, finding) in enumerate(findings):
         shared = finding.kind in {BETWEEN_RANKS, "crash"}
         kept.setdefault(site(order, finding) if shared else number, (order, finding))
     return tuple(kept.values())

@@ -75,11 +75,11 @@ def unequal_calls(tables: Tables) -> Iterator[Accusation]:
         if traits.random or traits.allocates or traits.brings or traits.tolerance == "basis":
             continue
         by_rank: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
-        for rank, *place in places:
-            by_rank[rank].append((place[0], place[1], place[2]))
-        if any(len(found) > 1 for found in by_rank.values()):
+        for rank, *call_id in places:
+            by_rank[rank].append((call_id[0], call_id[1], call_id[2]))
+        if any(len(calls) > 1 for calls in by_rank.values()):
             continue  # one rank by itself does not always get the same
-        odd = odd_ranks({rank: found[0][2] for rank, found in by_rank.items()})
+        odd = odd_ranks({rank: calls[0][2] for rank, calls in by_rank.items()})
         other = next(rank for rank in sorted(by_rank) if rank not in odd)
         if (odd[0], op) in told:
             continue
@@ -98,8 +98,8 @@ def _whole(tables: Tables, process: int, index: int) -> Whole:
 
 def _read(call: Whole) -> list[tuple[str, int | None]] | None:
     """Slots and digests of all that a call reads; None where its arguments name more tensors."""
-    found = sorted((one.slot, one.digest) for one in call[1] if one.io == "input")
-    return found if (call[0].args or "").count('"tensor":') == len(found) else None
+    inputs = sorted((one.slot, one.digest) for one in call[1] if one.io == "input")
+    return inputs if (call[0].args or "").count('"tensor":') == len(inputs) else None
 
 
 def _parts(mine: Whole, theirs: Whole) -> bool:
@@ -148,8 +148,8 @@ def _computed(tables: Tables, call: Whole) -> bool:
 def _written(tables: Tables, tensor: Tensor) -> bool:
     if tensor.min is None or tensor.max is None or tensor.min == tensor.max:
         return False
-    place = [tensor.process, tensor.version, tensor.index]
-    producers = [traits_of(op) for (op,) in tables.rows(_PRODUCERS, place)]
+    state = [tensor.process, tensor.version, tensor.index]
+    producers = [traits_of(op) for (op,) in tables.rows(_PRODUCERS, state)]
     return any(not (each.view or each.allocates or each.brings) for each in producers)
 
 

@@ -130,10 +130,10 @@ def exchange_accusations(
                 yield accused
             continue
         last = max(steps)
-        for step, found in sorted(steps.items()):
+        for step, by_rank in sorted(steps.items()):
             if unsure and step >= first_end:
                 break
-            ranks = {rank: found.get(rank, []) for rank in members if (rank, step) in recorded}
+            ranks = {rank: by_rank.get(rank, []) for rank in members if (rank, step) in recorded}
             accused = _first_unlike(ranks, whole=step < last or ended >= set(ranks))
             if accused is not None:
                 yield accused
@@ -198,7 +198,7 @@ def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchang
             groups[args] = _looked_at(args, among)
         group = groups[args]
         if group is not None and rank in group.members and not traits_of(op).alone:
-            place = (process, index)
+            call_id = (process, index)
             yield Exchange(
                 process,
                 rank,
@@ -207,17 +207,17 @@ def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchang
                 op,
                 name,
                 group,
-                tuple(inputs[place]),
-                outputs[place],
+                tuple(inputs[call_id]),
+                outputs[call_id],
             )
 
 
 def _looked_at(args: str | None, among: frozenset[int] | None) -> Group | None:
     """The group that the arguments of a call name; among: the ranks that are looked at."""
-    found = group_of(args)
-    if found is None:
+    named = group_of(args)
+    if named is None:
         return None
-    name, every = found
+    name, every = named
     members = tuple(one for one in every if among is None or one in among)
     return Group(name, members, len(members) < len(every))
 
@@ -226,12 +226,14 @@ def _first_unlike(ranks: Mapping[int, Sequence[Exchange]], *, whole: bool) -> Ac
     """The first place of one step at which the ranks of a group part; whole: all of them ended the
     step.
     """
-    lengths = {rank: len(found) for rank, found in ranks.items()}
-    for place in range(max(lengths.values(), default=0)):
-        here = {rank: found[place] for rank, found in ranks.items() if place < len(found)}
+    lengths = {rank: len(exchanges) for rank, exchanges in ranks.items()}
+    for number in range(max(lengths.values(), default=0)):
+        here = {
+            rank: exchanges[number] for rank, exchanges in ranks.items() if number < len(exchanges)
+        }
         if len(here) < len(ranks) and not whole:
             return None
-        if len({found.sign for found in here.values()}) > 1:
+        if len({exchanges.sign for exchanges in here.values()}) > 1:
             return _other_call(here)
         if len(here) < len(ranks):
             return _absent(here, sorted(set(ranks) - set(here)))
@@ -252,7 +254,7 @@ def odd_ranks(values: Mapping[int, Any]) -> list[int]:
 
 
 def _other_call(here: Mapping[int, Exchange]) -> Accusation:
-    odd = odd_ranks({rank: found.sign for rank, found in here.items()})
+    odd = odd_ranks({rank: exchange.sign for rank, exchange in here.items()})
     mine, theirs = here[odd[0]], here[next(rank for rank in sorted(here) if rank not in odd)]
     words = (
         f"rank {mine.rank} runs {mine.words} where rank {theirs.rank} runs {theirs.words}: "
@@ -262,12 +264,12 @@ def _other_call(here: Mapping[int, Exchange]) -> Accusation:
 
 
 def _absent(here: Mapping[int, Exchange], absent: Sequence[int]) -> Accusation:
-    found = here[min(here)]
+    there = here[min(here)]
     words = (
-        f"rank {absent[0]} does not run this collective in step {found.step}; rank "
-        f"{found.rank} does"
+        f"rank {absent[0]} does not run this collective in step {there.step}; rank "
+        f"{there.rank} does"
     )
-    return _accusation(found, found, words, absent)
+    return _accusation(there, there, words, absent)
 
 
 def _unequal(here: Mapping[int, Exchange]) -> Accusation | None:
@@ -277,7 +279,9 @@ def _unequal(here: Mapping[int, Exchange]) -> Accusation | None:
         return None
     for slot in first.outputs:
         states = {
-            rank: found.outputs[slot] for rank, found in here.items() if slot in found.outputs
+            rank: exchange.outputs[slot]
+            for rank, exchange in here.items()
+            if slot in exchange.outputs
         }
         digests = {rank: state[1] for rank, state in states.items() if state[1] is not None}
         if len(digests) == len(here) and len(set(digests.values())) > 1:
@@ -359,9 +363,9 @@ def _found_group(node: Any, depth: int) -> tuple[str, tuple[int, ...]] | None:
             return (str(name), known) if known else None
     if depth > 0 and isinstance(node, dict | list):
         for inner in node.values() if isinstance(node, dict) else node:
-            found = _found_group(inner, depth - 1)
-            if found is not None:
-                return found
+            group = _found_group(inner, depth - 1)
+            if group is not None:
+                return group
     return None
 
 
@@ -373,7 +377,7 @@ def ranks_of(given: Any) -> tuple[int, ...]:
         return (
             tuple(rank for rank in given if type(rank) is int) if len(given) <= _MAX_RANKS else ()
         )
-    found: list[int] = []
+    ranks: list[int] = []
     for part in str(given).split(","):
         span, _, step = part.partition(":")
         low, _, high = span.partition("-")
@@ -385,7 +389,7 @@ def ranks_of(given: Any) -> tuple[int, ...]:
         ):
             return ()
         wide = range(int(low), int(high or low) + 1, int(step or 1))
-        if len(found) + len(wide) > _MAX_RANKS:
+        if len(ranks) + len(wide) > _MAX_RANKS:
             return ()
-        found.extend(wide)
-    return tuple(found)
+        ranks.extend(wide)
+    return tuple(ranks)

@@ -28,7 +28,7 @@ def quiet_accusations(
     """Calls whose outputs are finite, or were not read, and that overflowed all the same. raised:
     whether the device told that something overflowed when a call was made.
     """
-    found: dict[tuple[int, int], Accusation] = {}
+    accused: dict[tuple[int, int], Accusation] = {}
     for node in nodes:
         if (
             id(node) in flow.unsound
@@ -42,12 +42,12 @@ def quiet_accusations(
             status = newly_at_the_limit(
                 node.op, parse_arguments(node.args), node.inputs, node.outputs
             )
-        follows = node.phase in LATER and (node.process, node.forward_index) in found
+        follows = node.phase in LATER and (node.process, node.forward_index) in accused
         if (
             node.status or status.bits
         ) and not follows:  # the gradient of a call that is accused itself says nothing new
-            found[node.process, node.index] = _accusation(node, status, by_device=by_device)
-    return list(found.values())
+            accused[node.process, node.index] = _accusation(node, status, by_device=by_device)
+    return list(accused.values())
 
 
 def _status(node: Node) -> Status:

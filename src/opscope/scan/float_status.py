@@ -83,14 +83,14 @@ class StatusTold:
             return list(accusations), []
         calls = {(node.process, node.index): node for node in nodes if _may_saturate(node)}
         excused = {
-            place: node
+            call_id: node
             for one in accusations
-            if (node := calls.get(place := (one.process, one.index))) is not None
+            if (node := calls.get(call_id := (one.process, one.index))) is not None
             and self._saturated(one)
             and skips.excuses_step(node.process, node.step)
         }
         kept = [one for one in accusations if (one.process, one.index) not in excused]
-        steps = {place: node.step for place, node in calls.items()}
+        steps = {call_id: node.step for call_id, node in calls.items()}
         return self._all_weighed(kept, steps), list(excused.values())
 
     def raised_for(self, node: Node) -> bool:
@@ -150,11 +150,11 @@ class StatusTold:
         """
         if not self._devices:
             return ()
-        found = [(one.process, one.index) for one in accusations if _raised(one)]
+        raised = [(one.process, one.index) for one in accusations if _raised(one)]
         shown = {
             (process, step)
             for (process, _, step), (first, last) in spans.items()
-            if any(owner == process and first <= index <= last for owner, index in found)
+            if any(owner == process and first <= index <= last for owner, index in raised)
         }
         ranks = {process: rank for process, rank, _ in spans}
         return tuple(

@@ -92,7 +92,7 @@ def gradient_report(tables: Tables, spans: Spans) -> GradientReport:
     steps: dict[int, set[int]] = {}
     for _, rank, step in sampled:
         steps.setdefault(rank, set()).add(step)
-    wanted = {rank: sorted(found) for rank, found in steps.items() if len(found) > 1}
+    wanted = {rank: sorted(own_steps) for rank, own_steps in steps.items() if len(own_steps) > 1}
     warnings += jump_warnings(
         tables, wanted, {norms.rank: (norms.steps, norms.norms) for norms in series}
     )
@@ -118,8 +118,8 @@ def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:
     if not spans:
         return
     ranges: dict[int, list[tuple[Place, int, int]]] = defaultdict(list)
-    for place, (first, last) in spans.items():
-        ranges[place[0]].append((place, first, last))
+    for owner, (first, last) in spans.items():
+        ranges[owner[0]].append((owner, first, last))
     names = (
         "process",
         "index",
@@ -138,20 +138,20 @@ def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:
         index = batch["index"]
         low, high = (index.min(), index.max()) if len(index) else (0, -1)
         here = [
-            (place, first, last)
+            (owner, first, last)
             for process in np.unique(batch["process"]).tolist()
-            for place, first, last in ranges[process]
+            for owner, first, last in ranges[process]
             if first <= high and last >= low
         ]
-        for place, first, last in here:
+        for owner, first, last in here:
             rows = np.flatnonzero(
-                (index >= first) & (index <= last) & (batch["process"] == place[0])
+                (index >= first) & (index <= last) & (batch["process"] == owner[0])
             )
-            yield from _of_batch(batch, place, rows)
+            yield from _of_batch(batch, owner, rows)
 
 
 def _of_batch(
-    batch: Mapping[str, Array], place: Place, rows: NDArray[np.intp]
+    batch: Mapping[str, Array], owner: Place, rows: NDArray[np.intp]
 ) -> Iterator[GradientRow]:
     known = ~np.ma.getmaskarray(batch["l2norm"])
     for row in rows[
@@ -159,9 +159,9 @@ def _of_batch(
     ].tolist():
         storage = batch["storage"][row]
         yield GradientRow(
-            process=place[0],
-            rank=place[1],
-            step=place[2],
+            process=owner[0],
+            rank=owner[1],
+            step=owner[2],
             index=int(batch["index"][row]),
             storage=None if storage is np.ma.masked else int(storage),
             norm=float(batch["l2norm"][row]),
@@ -182,10 +182,10 @@ def _series(rows: Sequence[GradientRow]) -> Iterator[Norms]:
     largest: dict[tuple[int, int], dict[Any, GradientRow]] = {}
     spoilt: set[tuple[int, int]] = set()
     for row in rows:
-        place = (row.rank, row.step)
+        rank_and_step = (row.rank, row.step)
         if row.bad:
-            spoilt.add(place)
-        states = largest.setdefault(place, {})
+            spoilt.add(rank_and_step)
+        states = largest.setdefault(rank_and_step, {})
         which = row.index if row.storage is None else (row.process, row.storage)
         if which not in states or row.norm > states[which].norm:
             states[which] = row

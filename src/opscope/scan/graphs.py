@@ -78,26 +78,26 @@ def resolve(tables: Tables, nodes: Sequence[Node]) -> Judged:
     judged: list[Node] = []
     repeated: dict[tuple[int, int], Repetition] = {}
     for node in nodes:
-        place = (node.process, node.index)
-        if node.again is not None or place in hidden:
+        call_id = (node.process, node.index)
+        if node.again is not None or call_id in hidden:
             continue
         if node.level != "graph":
             judged.append(node)
-        elif place in opaque:
-            found, repetition = _in_its_place(node, second.get(place, ()))
-            judged += found
+        elif call_id in opaque:
+            executed, repetition = _in_its_place(node, second.get(call_id, ()))
+            judged += executed
             if repetition is not None:
-                repeated[place] = repetition
+                repeated[call_id] = repetition
     return Judged(judged, repeated)
 
 
 def _inside(tables: Tables, graphs: Iterable[Node]) -> dict[tuple[int, int], list[tuple[int, str]]]:
     """Index and level of the calls inside of each graph."""
     wanted = np.array([key(node.process, node.index) for node in graphs], dtype=np.int64)
-    found: dict[tuple[int, int], list[tuple[int, str]]] = defaultdict(list)
+    calls: dict[tuple[int, int], list[tuple[int, str]]] = defaultdict(list)
     for process, index, graph, level in tables.rows(_INSIDE, wanted=wanted):
-        found[process, graph].append((index, level))
-    return found
+        calls[process, graph].append((index, level))
+    return calls
 
 
 def _told_whole(tables: Tables, graph: Node, inside: Sequence[tuple[int, str]]) -> bool:

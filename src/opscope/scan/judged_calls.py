@@ -31,16 +31,16 @@ _ONES = """SELECT process, "index" FROM calls WHERE op = 'aten::ones_like.defaul
 _NEAR = 8  # calls between the gradient of ones and the first node
 
 
-def suspicious_calls(tables: Tables, found: Screen) -> tuple[Judged, int]:
+def suspicious_calls(tables: Tables, screened: Screen) -> tuple[Judged, int]:
     """The calls to judge, in order within each process, and how many were left out because they are
     too many.
 
     Calls whose tensors were not read are among them, so that damage is followed through what nobody
     looked at.
     """
-    wanted = np.union1d(found.bad, found.odd)
-    if found.bad.size and found.unread.size <= MAX_UNREAD_CALLS:
-        wanted = np.union1d(wanted, found.unread)
+    wanted = np.union1d(screened.bad, screened.odd)
+    if screened.bad.size and screened.unread.size <= MAX_UNREAD_CALLS:
+        wanted = np.union1d(wanted, screened.unread)
     left_out = max(0, len(wanted) - MAX_CALLS)
     nodes = load(tables, _earliest(wanted, MAX_CALLS))
     ordered = sorted(_finest(tables, nodes), key=lambda node: (node.process, node.index))
@@ -68,8 +68,8 @@ def _finest(tables: Tables, nodes: dict[int, Node]) -> list[Node]:
     """
     if all(node.level == "operator" for node in nodes.values()):
         return list(nodes.values())
-    found = tables.rows("SELECT DISTINCT process, parent FROM calls WHERE parent IS NOT NULL")
-    parents = {key(process, parent) for process, parent in found}
+    parent_rows = tables.rows("SELECT DISTINCT process, parent FROM calls WHERE parent IS NOT NULL")
+    parents = {key(process, parent) for process, parent in parent_rows}
     return [
         node
         for node in nodes.values()
@@ -87,7 +87,7 @@ def losses(tables: Tables, nodes: list[Node]) -> frozenset[Identity]:
     known = {key(node.process, node.index): node for node in nodes}
     turns = tables.rows(_TURNS)
     ones = {key(process, index) for process, index in tables.rows(_ONES)}
-    found: set[Identity] = set()
+    identities: set[Identity] = set()
     for process, before, after, previous in turns:
         near = [
             key(process, index)
@@ -95,7 +95,7 @@ def losses(tables: Tables, nodes: list[Node]) -> frozenset[Identity]:
             if key(process, index) in ones
         ]
         if near:
-            rows = [row for place in near if place in known for row in known[place].inputs]
+            rows = [row for call_key in near if call_key in known for row in known[call_key].inputs]
         elif previous == "forward":
             last = known.get(key(process, before))
             rows = (
@@ -105,5 +105,5 @@ def losses(tables: Tables, nodes: list[Node]) -> frozenset[Identity]:
             )
         else:
             rows = []
-        found.update(identity for row in rows if (identity := identity_of(row)) is not None)
-    return frozenset(found)
+        identities.update(identity for row in rows if (identity := identity_of(row)) is not None)
+    return frozenset(identities)

@@ -80,9 +80,9 @@ def jump_warnings(
             "the loss": ([step for step, _ in rows], [value for _, value in rows]),
             "the norm of all gradients": norms.get(rank, ((), ())),
         }
-        found = {what: at for what, each in series.items() if (at := jump_of(*each)) is not None}
-        if found:
-            what, at = min(found.items(), key=lambda item: series[item[0]][0][item[1]])
+        jumps = {what: at for what, each in series.items() if (at := jump_of(*each)) is not None}
+        if jumps:
+            what, at = min(jumps.items(), key=lambda item: series[item[0]][0][item[1]])
             numbers, values = series[what]
             words = (
                 f"{what} leaps from {values[at - 1]:.3g} in step {numbers[at - 1]} to "
@@ -98,15 +98,15 @@ def _losses(
     """Of each rank the steps with their largest loss: what the gradient of ones is made like before
     backward begins.
     """
-    found: dict[int, list[tuple[int, float]]] = {rank: [] for rank in steps}
+    by_rank: dict[int, list[tuple[int, float]]] = {rank: [] for rank in steps}
     places = [(rank, step) for rank, each in steps.items() for step in each]
     given = [[rank for rank, _ in places], [step for _, step in places]]
     calls = [key(*call) for call in tables.rows(_ONES, given)] if places else []
     if calls:
         wanted = merged([np.array(calls, dtype=np.int64)])
         for rank, step, value in tables.rows(_LOSSES, wanted=wanted):
-            found[rank].append((step, value))
-    return found
+            by_rank[rank].append((step, value))
+    return by_rank
 
 
 def _beginning(tables: Tables, rank: int, step: int) -> str:
@@ -116,9 +116,9 @@ def _beginning(tables: Tables, rank: int, step: int) -> str:
     for query in (_UPDATES, _GROWN):
         for name, source, tensor, before, after in tables.rows(query, [rank, step - 1, BEGAN]):
             whose = f" makes {tensor}" if tensor else " grows"
-            place = f" ({source})" if source else ""
+            line = f" ({source})" if source else ""
             return (
                 f"; it began in step {step - 1 if query is _UPDATES else step}: "
-                f"{name}{place}{whose} from norm {before:.3g} to {after:.3g}"
+                f"{name}{line}{whose} from norm {before:.3g} to {after:.3g}"
             )
     return ""

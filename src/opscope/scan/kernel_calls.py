@@ -76,7 +76,7 @@ def _values(run: Run, row: Tensor) -> NDArray[np.generic] | None:
     if row.io != "input" or row.value is None or row.partial:
         return None
     try:
-        found = run.value(row)
+        elements = run.value(row)
     except OpscopeError:
         return None  # the shard is gone; the case says that it lacks the values
-    return found if found.nbytes <= LARGEST else None
+    return elements if elements.nbytes <= LARGEST else None

@@ -109,8 +109,8 @@ def program_accusations(tables: Tables) -> Iterator[Accusation]:
         alike = _alike(tables, ranks, steps)
         if len(alike) < MIN_STEPS:
             continue
-        found = _by_place(tables.rows(_SIGNS, [computing, alike]))
-        odd = _odd({rank: {found.get((step, rank)) for step in alike} for rank in ranks})
+        signs = _by_place(tables.rows(_SIGNS, [computing, alike]))
+        odd = _odd({rank: {signs.get((step, rank)) for step in alike} for rank in ranks})
         if odd:
             other = next(rank for rank in ranks if rank not in odd)
             mine, theirs = (_ran(tables, computing, alike[0], rank) for rank in (odd[0], other))

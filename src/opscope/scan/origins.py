@@ -39,13 +39,13 @@ class Context(msgspec.Struct, frozen=True):
 
     def repetition(self, node: Node) -> Repetition | None:
         """What is known of the second execution of the graph that a call belongs to, or is."""
-        place = node.index if node.again is None else node.again
-        return self.repeated.get((node.process, place))
+        graph = node.index if node.again is None else node.again
+        return self.repeated.get((node.process, graph))
 
     def note(self, node: Node, kind: str, key: str) -> str | None:
         """What the recorder noted of this kind in a call's process; None where it did not."""
-        found = self.notes.get(node.process, {}).get(kind)
-        value = found.get(key) if isinstance(found, dict) else None
+        notes = self.notes.get(node.process, {}).get(kind)
+        value = notes.get(key) if isinstance(notes, dict) else None
         return value if isinstance(value, str) else None
 
 
@@ -82,20 +82,22 @@ def sort_origins(flow: Flow, reach: Reach, skips: Skips, context: Context) -> So
         primary = primaries.of(origin)
         if primary is not None:
             followers.setdefault(primary.bit, []).append(origin)
-    following = {origin.bit for found in followers.values() for origin in found}
-    found = []
+    following = {origin.bit for accusations in followers.values() for origin in accusations}
+    accusations = []
     for bit, (origin, reached) in accused.items():
         if bit not in following:
             guarded = reached is None and flow.removed(origin)
             one = _accusation(origin, reached, followers.get(bit, []), context)
-            found.append(
+            accusations.append(
                 msgspec.structs.replace(one, evidence={**one.evidence, "guarded": True})
                 if guarded
                 else one
             )
-    guarded_ones = tuple(one for one in found if one.evidence.get("guarded"))
+    guarded_ones = tuple(one for one in accusations if one.evidence.get("guarded"))
     return Sorted(
-        tuple(one for one in found if not one.evidence.get("guarded")), guarded_ones, tuple(skipped)
+        tuple(one for one in accusations if not one.evidence.get("guarded")),
+        guarded_ones,
+        tuple(skipped),
     )
 
 
@@ -113,8 +115,8 @@ class _Primaries:
         for origin, reached in accused:
             node = origin.node
             if node.phase != "backward":
-                place = node.index if node.again is None else node.again
-                self._calls.setdefault((node.process, place), origin)
+                call = node.index if node.again is None else node.again
+                self._calls.setdefault((node.process, call), origin)
             if reached is None or node.phase in LATER:
                 continue
             if reached.what == "loss" and reached.step == node.step:
@@ -314,7 +316,8 @@ def _returned(origin: Origin, context: Context) -> tuple[str, ...]:
         return ()
     node, slot = origin.returned
     value = next(
-        (value for place, value in parse_arguments(node.args).scalars if place == slot), math.nan
+        (value for argument, value in parse_arguments(node.args).scalars if argument == slot),
+        math.nan,
     )
     setting = (
         context.note(node, "settings", f"step {node.step}") if node.phase == "optimizer" else None

@@ -139,11 +139,11 @@ def scan_part(
     ]
     told(_ACCUSED)
     gradients = gradient_report(tables, facts.spans)
-    found = [
+    findings = [
         *ranked(tables, accusations),
         *((_LAST, finding) for finding in gradients.findings),
     ]
-    chosen, outside = _chosen(found, asked.selection)
+    chosen, outside = _chosen(findings, asked.selection)
     return Part(
         found=chosen,
         outside=len(outside),
@@ -198,24 +198,24 @@ def ranks_apart(tables: Tables, among: frozenset[int] | None = None) -> list[Acc
 
 
 def _chosen(
-    found: Sequence[Ranked], selection: Selection | None
+    findings: Sequence[Ranked], selection: Selection | None
 ) -> tuple[tuple[Ranked, ...], list[Finding]]:
     """Findings that the selection wants, and the others."""
-    wanted = tuple(one for one in found if wants_finding(one[1], selection))
-    return wanted, [one for _, one in found if not wants_finding(one, selection)]
+    wanted = tuple(one for one in findings if wants_finding(one[1], selection))
+    return wanted, [one for _, one in findings if not wants_finding(one, selection)]
 
 
 def _follow(
     tables: Tables,
-    found: Screen,
+    screened: Screen,
     first_steps: dict[int, int],
     elsewhere: Elsewhere,
     status: StatusTold,
 ) -> Soundness:
     """Origins of everything that is not sound; nothing is loaded for a clean run."""
-    if found.clean:
+    if screened.clean:
         return Soundness()
-    judged, left_out = suspicious_calls(tables, found)
+    judged, left_out = suspicious_calls(tables, screened)
     nodes = judged.nodes
     run, flow = tables.run, Flow(nodes)
     reach = Reach(flow, losses(tables, nodes) if flow.written else frozenset())
@@ -273,7 +273,10 @@ def shared(parts: Sequence[Part]) -> Elsewhere:
         for one in part.elsewhere.sent:
             ranks[one.step, one.family].update(one.ranks)
     return Elsewhere(
-        tuple(Sent(*place, tuple(sorted(found)[:2])) for place, found in sorted(ranks.items())),
+        tuple(
+            Sent(*step_and_family, tuple(sorted(senders)[:2]))
+            for step_and_family, senders in sorted(ranks.items())
+        ),
         tuple(sorted({step for part in parts for step in part.elsewhere.began})),
     )
 
@@ -308,9 +311,9 @@ def _skipped(sound: Soundness) -> list[dict[str, Any]]:
     """
     first: dict[tuple[int, int], Node] = {}
     for node in (*(origin.node for origin, _ in sound.skipped), *sound.excused):
-        place = (node.rank, node.step)
-        if place not in first or node.index < first[place].index:
-            first[place] = node
+        rank_and_step = (node.rank, node.step)
+        if rank_and_step not in first or node.index < first[rank_and_step].index:
+            first[rank_and_step] = node
     return [
         {
             "rank": rank,

@@ -70,14 +70,14 @@ def mode_accusations(tables: Tables) -> Iterator[Accusation]:
         return
     called = _called(tables, paths, facts)
     ran = {(step, path, rank): text for step, path, rank, text in tables.rows(_RUN, [paths])}
-    found: dict[int, list[tuple[Called, Called, list[int]]]] = defaultdict(list)
+    by_rank: dict[int, list[tuple[Called, Called, list[int]]]] = defaultdict(list)
     for step, ranks in together:
         for path in paths:
             here = {rank: each for rank in ranks if (each := called.get((step, path, rank)))}
             parted = _parted(here, {rank: ran.get((step, path, rank)) for rank in here})
             if parted is not None:
-                found[parted[0].rank].append(parted)
-    yield from map(_accusation, found.values())
+                by_rank[parted[0].rank].append(parted)
+    yield from map(_accusation, by_rank.values())
 
 
 def _called(
@@ -85,17 +85,17 @@ def _called(
 ) -> dict[tuple[int, str, int], Called]:
     """By step, path and rank the calls that are all of one mode."""
     calls: dict[tuple[int, str, int], list[tuple[int, int, str]]] = defaultdict(list)
-    for step, path, rank, *place in tables.stream(_CALLED, [paths]):
-        calls[step, path, rank].append((place[0], place[1], place[2]))
-    found = {}
+    for step, path, rank, *call in tables.stream(_CALLED, [paths]):
+        calls[step, path, rank].append((call[0], call[1], call[2]))
+    uniform = {}
     for (step, path, rank), places in calls.items():
         modes = {facts[process].trains(path, index) for process, index, _ in places}
         if len(modes) == 1:
             process, index, name = places[0]
-            found[step, path, rank] = Called(
+            uniform[step, path, rank] = Called(
                 process, rank, step, index, name, path, len(places), modes.pop()
             )
-    return found
+    return uniform
 
 
 def _parted(
@@ -112,9 +112,9 @@ def _parted(
     return (here[odd[0]], here[other], odd) if ran[odd[0]] != ran[other] else None
 
 
-def _accusation(found: Sequence[tuple[Called, Called, list[int]]]) -> Accusation:
-    mine, theirs, odd = min(found, key=lambda each: (each[0].step, each[0].index))
-    names = sorted({each.module for each, _, _ in found})
+def _accusation(partings: Sequence[tuple[Called, Called, list[int]]]) -> Accusation:
+    mine, theirs, odd = min(partings, key=lambda each: (each[0].step, each[0].index))
+    names = sorted({each.module for each, _, _ in partings})
     mode = {True: "training", False: "eval"}
     more = f" and {len(names) - 1} more" if len(names) > 1 else ""
     ranks = f"on rank {mine.rank}, in {mode[theirs.trains]} mode on rank {theirs.rank}"

@@ -123,10 +123,10 @@ class Reach:
 
     def of(self, origin: Origin) -> Reached | None:
         """What an origin reached first, with the path there; None when it reached nothing."""
-        found = self.first.get(origin.bit)
-        if found is None:
+        reached = self.first.get(origin.bit)
+        if reached is None:
             return None
-        what, mark = found
+        what, mark = reached
         nodes = self._path(origin, mark)
         nan_at = next((node.name for node in nodes if any(row.nan for row in node.outputs)), None)
         return Reached(

@@ -134,9 +134,9 @@ def replica_accusations(tables: Tables) -> Iterator[Accusation]:
         for state in (parting.mine, parting.theirs)
     ]
     calls = {
-        place: call
-        for place, (call, _) in whole_calls(
-            tables, np.unique([key(*place) for place in places]), tensors=False
+        call_id: call
+        for call_id, (call, _) in whole_calls(
+            tables, np.unique([key(*call_id) for call_id in places]), tensors=False
         ).items()
     }
     sites: dict[tuple[Any, ...], list[Parting]] = defaultdict(list)
@@ -145,8 +145,8 @@ def replica_accusations(tables: Tables) -> Iterator[Accusation]:
         sites[
             (call.rank, "never") if parting.never else (call.rank, call.step, call.op, call.source)
         ].append(parting)
-    for found in sites.values():
-        yield _accusation(found, calls)
+    for together in sites.values():
+        yield _accusation(together, calls)
 
 
 def _located(tables: Tables, name: str, ranks: Sequence[int]) -> Parting | None:
@@ -163,9 +163,9 @@ def _located(tables: Tables, name: str, ranks: Sequence[int]) -> Parting | None:
     parted = _first_unlike(values)
     if parted is None:
         return None
-    place, odd, other = parted
-    mine, theirs = values[odd[0]][place], values[other][place]
-    if place == 0:
+    number, odd, other = parted
+    mine, theirs = values[odd[0]][number], values[other][number]
+    if number == 0:
         return Parting(name, mine, theirs, tuple(odd), never=True)
     gradients = {
         rank: _changes([state for state in history["gradient"][rank] if state.step == mine.step])
@@ -177,13 +177,13 @@ def _located(tables: Tables, name: str, ranks: Sequence[int]) -> Parting | None:
 
 
 def _by_gradient(
-    name: str, gradients: Mapping[int, list[State]], found: tuple[State, State], odd: Sequence[int]
+    name: str, gradients: Mapping[int, list[State]], states: tuple[State, State], odd: Sequence[int]
 ) -> Parting | None:
     """Where the gradient left its common state in the step; None when both updates read the same
     one.
     """
     mine, theirs = (
-        [state for state in gradients[one.rank] if state.index <= one.index] for one in found
+        [state for state in gradients[one.rank] if state.index <= one.index] for one in states
     )
     if not mine or not theirs or mine[-1].digest == theirs[-1].digest:
         return None
@@ -192,7 +192,7 @@ def _by_gradient(
         lost = any(is_collective(state.op) for state in theirs) and not any(
             is_collective(state.op) for state in mine
         )
-        return Parting(name, found[0], found[1], tuple(odd), gradient=True, unexchanged=lost)
+        return Parting(name, states[0], states[1], tuple(odd), gradient=True, unexchanged=lost)
     after = _after(mine, common)
     if theirs[-1].digest in common and after.phase == "backward":
         kept = next(state for state in mine if state.digest == theirs[-1].digest)
@@ -202,7 +202,7 @@ def _by_gradient(
 
 def _after(states: Sequence[State], common: set[int]) -> State:
     """The state after the last common one, that one itself where it is the last."""
-    last = max(place for place, state in enumerate(states) if state.digest in common)
+    last = max(number for number, state in enumerate(states) if state.digest in common)
     return states[min(last + 1, len(states) - 1)]
 
 
@@ -211,7 +211,7 @@ def _changes(states: Sequence[State]) -> list[State]:
     states of their own.
     """
     told = [
-        state for place, state in enumerate(states) if place == 0 or not traits_of(state.op).view
+        state for number, state in enumerate(states) if number == 0 or not traits_of(state.op).view
     ]
     return [next(same) for _, same in groupby(told, key=lambda state: state.digest)]
 
@@ -220,17 +220,17 @@ def _first_unlike(values: Mapping[int, Sequence[State]]) -> tuple[int, list[int]
     """The first place at which sequences differ, the ranks that are odd there, and one that is
     not.
     """
-    for place in range(min(map(len, values.values()), default=0)):
-        digests = {rank: found[place].digest for rank, found in values.items()}
+    for number in range(min(map(len, values.values()), default=0)):
+        digests = {rank: states[number].digest for rank, states in values.items()}
         if len(set(digests.values())) > 1:
             odd = odd_ranks(digests)
-            return place, odd, next(rank for rank in sorted(digests) if rank not in odd)
+            return number, odd, next(rank for rank in sorted(digests) if rank not in odd)
     return None
 
 
-def _accusation(found: Sequence[Parting], calls: Mapping[int, Call]) -> Accusation:
-    first = min(found, key=lambda parting: parting.mine.index)
-    names = sorted({parting.name for parting in found})
+def _accusation(partings: Sequence[Parting], calls: Mapping[int, Call]) -> Accusation:
+    first = min(partings, key=lambda parting: parting.mine.index)
+    names = sorted({parting.name for parting in partings})
     mine, theirs = (calls[key(state.process, state.index)] for state in (first.mine, first.theirs))
     words = tuple(_words(first, (mine, theirs), names))
     return between_ranks(mine, theirs, first.odd, words, {"parameters": names})

@@ -44,7 +44,7 @@ def rows_at(places: str, row: Row) -> list[tuple[int, int]] | None:
     """First and last index along the first dimension of each run of rows that hold these elements,
     told as "3,7-9" in C order; None for a text that is no such list.
     """
-    length, found = _length(row), list[tuple[int, int]]()
+    length, runs = _length(row), list[tuple[int, int]]()
     if not places or not length or not row.size:
         return None
     for part in places.split(","):
@@ -52,10 +52,10 @@ def rows_at(places: str, row: Row) -> list[tuple[int, int]] | None:
         if not (first.isdigit() and (last or first).isdigit() and int(last or first) < row.size):
             return None
         begin, end = int(first) // length, int(last or first) // length
-        if found and begin <= found[-1][1] + 1:
-            begin = found.pop()[0]
-        found.append((begin, end))
-    return found
+        if runs and begin <= runs[-1][1] + 1:
+            begin = runs.pop()[0]
+        runs.append((begin, end))
+    return runs
 
 
 def _crossings(
@@ -89,9 +89,9 @@ def _how_many(rows: list[tuple[int, int]] | None) -> int | None:
 
 
 def _learn(bounds: Bounds, row: Row, known: int | None) -> None:
-    place = _place(row)
-    if place is not None and known is not None:
-        bounds[place] = known
+    identity = _place(row)
+    if identity is not None and known is not None:
+        bounds[identity] = known
 
 
 def _place(row: Row) -> Place | None:
@@ -114,8 +114,8 @@ def _most(row: Row, bounds: Bounds) -> int | None:
     """The most rows of a tensor that can hold what is not finite; None where nothing is known."""
     if row.nan is None or not row.shape or not _length(row):
         return None
-    place = _place(row)
-    known = bounds.get(place, row.shape[0]) if place is not None else row.shape[0]
+    identity = _place(row)
+    known = bounds.get(identity, row.shape[0]) if identity is not None else row.shape[0]
     return min(known, row.shape[0], _unsound(row))
 
 

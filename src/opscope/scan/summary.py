@@ -57,13 +57,13 @@ def counts(run: Run) -> Counts:
         overflowed = filled(batch["status"]) != 0
         if overflowed.any():
             status.append(keys_of(batch["process"][overflowed], batch["index"][overflowed]))
-        for place, indices in _steps_of(
+        for step_of_rank, indices in _steps_of(
             batch["process"], batch["rank"], batch["step"], batch["index"]
         ):
             low, high = int(indices.min()), int(indices.max())
-            known = spans.get(place, (low, high))
-            spans[place] = (min(low, known[0]), max(high, known[1]))
-            sizes[place] = sizes.get(place, 0) + len(indices)
+            known = spans.get(step_of_rank, (low, high))
+            spans[step_of_rank] = (min(low, known[0]), max(high, known[1]))
+            sizes[step_of_rank] = sizes.get(step_of_rank, 0) + len(indices)
     first: dict[int, int] = {}
     for process, _, step in sizes:
         first[process] = min(step, first.get(process, step))
@@ -112,8 +112,8 @@ def _steps_of(
     starts = np.r_[0, np.flatnonzero(changed) + 1]
     parts = np.split(np.asarray(index), starts[1:])
     return [
-        (place, part)
-        for place, part in zip(
+        (step_of_rank, part)
+        for step_of_rank, part in zip(
             zip(*(column[starts].tolist() for column in places), strict=True), parts, strict=True
         )
     ]
@@ -155,11 +155,11 @@ def _confidence(kind: str, sample: str | None) -> str:
     """
     if kind == "nondeterminism":
         return "proven"
-    found = sample_of(sample)
+    told = sample_of(sample)
     return (
         "suspected"
-        if found.get("differences")
-        else {1: "suspected", 2: "proven"}.get(found.get("witnesses", 0), "likely")
+        if told.get("differences")
+        else {1: "suspected", 2: "proven"}.get(told.get("witnesses", 0), "likely")
     )
 
 
@@ -185,32 +185,32 @@ def _replaced_words(sample: str | None) -> tuple[str, ...]:
 
 def _names(sample: str | None, key: str) -> list[str]:
     """Operators that a judgement names under this key."""
-    found = sample_of(sample).get(key)
-    return [str(name) for name in found] if isinstance(found, list) else []
+    names = sample_of(sample).get(key)
+    return [str(name) for name in names] if isinstance(names, list) else []
 
 
 def _sample_words(sample: str | None) -> tuple[str, ...]:
     """Where the worst element of a judged call is and what it should be; nothing when the run does
     not say.
     """
-    found = sample_of(sample)
-    if not found.get("worst"):
-        return (str(found["reason"])[:300],) if found.get("reason") else ()
-    place = (
-        ", ".join(str(each) for each in found["worst"]) if isinstance(found["worst"], list) else ""
+    told = sample_of(sample)
+    if not told.get("worst"):
+        return (str(told["reason"])[:300],) if told.get("reason") else ()
+    element = (
+        ", ".join(str(each) for each in told["worst"]) if isinstance(told["worst"], list) else ""
     )
     beyond = (
-        f"{found.get('elements')} of {found.get('of')} elements beyond; "
-        if found.get("elements")
+        f"{told.get('elements')} of {told.get('of')} elements beyond; "
+        if told.get("elements")
         else ""
     )
-    of = f"output {str(found.get('output', '')).removeprefix('written:')}"
-    if found.get("gradient"):
-        of = f"the gradient of argument {found['gradient']}"
-    witness = str(found.get("reason", "")).partition("; ")[2]
+    of = f"output {str(told.get('output', '')).removeprefix('written:')}"
+    if told.get("gradient"):
+        of = f"the gradient of argument {told['gradient']}"
+    witness = str(told.get("reason", "")).partition("; ")[2]
     words = (
         (
-            f"{beyond}element [{place}] of {of} is {found.get('got')}, {found.get('expected')} "
+            f"{beyond}element [{element}] of {of} is {told.get('got')}, {told.get('expected')} "
             "expected"
         ),
         witness,

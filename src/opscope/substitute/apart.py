@@ -122,12 +122,12 @@ class Apart:
         """Replies that have come; with wait at least one, as long as calls are under way. Each
         call's file is still as it was.
         """
-        found: list[Reply] = []
-        while self._under_way and ((wait and not found) or self._ready()):
-            found.append(self._read())
+        come: list[Reply] = []
+        while self._under_way and ((wait and not come) or self._ready()):
+            come.append(self._read())
             if wait:
                 break
-        return found
+        return come
 
     def memories(self, ticket: int) -> list[torch.Tensor]:
         """Memories of a call whose reply has not been let go; none where none were handed over."""
@@ -189,11 +189,11 @@ class Apart:
             raise self._ended() from error
 
     def _read(self) -> Reply:
-        found = read_message(self._number(), Reply)
-        if found is None:
+        message = read_message(self._number(), Reply)
+        if message is None:
             raise self._ended()
         self.ready = True
-        reply: Reply = found
+        reply: Reply = message
         return reply
 
     def _release(self, ticket: int) -> None:

@@ -52,12 +52,12 @@ class Conditions:
 
 def dtype_named(name: str) -> torch.dtype:
     """The element type of this name; UsageError when torch has none."""
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
         raise UsageError(
             f"torch {torch.__version__} has no element type {name!r}; take another call"
         )
-    return found
+    return dtype
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

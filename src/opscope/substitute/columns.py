@@ -51,26 +51,26 @@ def columns_of(target: torch.Tensor, golden: torch.Tensor) -> dict[str, Any]:
     """Columns of the standard checker's details file for one output, numbers as floats, None where
     they do not apply.
     """
-    found: dict[str, Any] = {
+    cells: dict[str, Any] = {
         "Bench Dtype": f"torch.{dtype_name(golden)}",
         "DEVICE Dtype": f"torch.{dtype_name(target)}",
         "Shape": list(target.shape),
     }
     if target.shape != golden.shape or target.numel() == 0:
-        return found
+        return cells
     here, there = as_array(target).reshape(-1), as_array(golden).reshape(-1)
     if not (target.dtype.is_floating_point or target.dtype.is_complex):
-        found["二进制一致错误率"] = float(np.mean(here != there))
-        return found
+        cells["二进制一致错误率"] = float(np.mean(here != there))
+        return cells
     with np.errstate(all="ignore"):
         odd = np.isfinite(here) != np.isfinite(there)
         both = np.isfinite(here) & np.isfinite(there)
-        found["inf/nan错误率"] = float(np.mean(odd))
+        cells["inf/nan错误率"] = float(np.mean(odd))
         if not both.any():
-            return found
+            return cells
         eps = 2.0**-8 if target.dtype is torch.bfloat16 else torch.finfo(golden.dtype).eps
         standard = STANDARDS.get(dtype_name(target))
-        return {**found, **_finite(here[both], there[both], eps, standard)}
+        return {**cells, **_finite(here[both], there[both], eps, standard)}
 
 
 def _finite(here: Array, there: Array, eps: float, standard: Standard | None) -> dict[str, float]:
@@ -90,7 +90,7 @@ def _finite(here: Array, there: Array, eps: float, standard: Standard | None) ->
         else there.astype(np.float16 if standard.digits == 10 else np.float32)
     )
     signed = np.real(here - rounded)
-    found = {
+    cells = {
         "余弦相似度": cosine,
         "最大绝对误差": float(error.max()),
         "双百指标": float(np.mean(relative < 1e-2)),
@@ -102,7 +102,7 @@ def _finite(here: Array, there: Array, eps: float, standard: Standard | None) ->
         "相对误差平均值": _mean(normal),
     }
     return (
-        found if standard is None else {**found, **_by_thresholds(error, size, relative, standard)}
+        cells if standard is None else {**cells, **_by_thresholds(error, size, relative, standard)}
     )
 
 

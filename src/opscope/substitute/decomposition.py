@@ -62,9 +62,9 @@ def decomposition_of(func: Any) -> Callable[..., Any] | None:
     formula = FORMULAS.get(func._schema.name)
     if formula is not None:
         return formula
-    found = decomposition_table.get(func)
-    if found is not None:
-        return found
+    decomposed = decomposition_table.get(func)
+    if decomposed is not None:
+        return decomposed
     name = func._schema.name.partition("::")[2]
     if name.endswith("_") and not name.endswith("__"):
         functional = decomposition_table.get(_functional(func, name))

@@ -65,8 +65,8 @@ def gelu(x: Tensor, *, approximate: str = "none") -> Tensor:
 
 def i0(x: Tensor) -> Tensor:
     """exp(|x|) times its scaled form, in one exponential."""
-    found: Tensor = (x.abs() + torch.special.i0e(x).log()).exp()
-    return found
+    product: Tensor = (x.abs() + torch.special.i0e(x).log()).exp()
+    return product
 
 
 def i1(x: Tensor) -> Tensor:
@@ -179,8 +179,8 @@ def arguments(
 ) -> list[Any]:
     """Values of arguments that may be given by place or by name."""
     return [
-        rest[place] if place < len(rest) else named.get(name, usual[place])
-        for place, name in enumerate(names)
+        rest[number] if number < len(rest) else named.get(name, usual[number])
+        for number, name in enumerate(names)
     ]
 
 

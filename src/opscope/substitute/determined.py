@@ -37,26 +37,26 @@ class Quantity(msgspec.Struct, frozen=True):
 
 def svd(_: Tensor, outputs: Outputs) -> list[Quantity]:
     u, s, vh = (outputs[slot] for slot in ("0", "1", "2"))
-    found = [Quantity("the singular values", s, "1", direct=True)]
+    determined = [Quantity("the singular values", s, "1", direct=True)]
     if u.numel() == 0 or vh.numel() == 0:
-        return found
+        return determined
     size = s.shape[-1]
     product = u[..., :size] * s[..., None, :].to(u.dtype) @ vh[..., :size, :]
     lengths = [
         Quantity("the products of U's columns", u.mH @ u, "0"),
         Quantity("the products of Vh's rows", vh @ vh.mH, "2"),
     ]
-    return [*found, *lengths, Quantity("U S Vh, which is the matrix,", product, "0")]
+    return [*determined, *lengths, Quantity("U S Vh, which is the matrix,", product, "0")]
 
 
 def eigh(_: Tensor, outputs: Outputs) -> list[Quantity]:
     w, v = outputs["0"], outputs["1"]
-    found = [Quantity("the eigenvalues", w, "0", direct=True)]
+    determined = [Quantity("the eigenvalues", w, "0", direct=True)]
     if v.numel() == 0:
-        return found
+        return determined
     whole = v * w[..., None, :].to(v.dtype) @ v.mH
     return [
-        *found,
+        *determined,
         Quantity("the products of eigenvectors", v.mH @ v, "1"),
         Quantity("V w Vh, which is the matrix,", whole, "1"),
     ]
@@ -68,13 +68,13 @@ def eig(matrix: Tensor, outputs: Outputs) -> list[Quantity]:
     """
     w, v = outputs["0"], outputs["1"]
     sums = torch.stack([(w**power).sum(-1) for power in (1, 2)], -1)
-    found = [Quantity("the sums of the eigenvalues and their squares", sums, "0")]
+    determined = [Quantity("the sums of the eigenvalues and their squares", sums, "0")]
     if v.numel() == 0:
-        return found
+        return determined
     left = matrix.to(v.dtype)
     lengths = Quantity("the lengths of the eigenvectors", v.abs().square().sum(-2), "1")
     return [
-        *found,
+        *determined,
         lengths,
         Quantity("A V - V w, which is zero,", left + (left @ v - v * w[..., None, :]), "1"),
     ]
@@ -82,14 +82,14 @@ def eig(matrix: Tensor, outputs: Outputs) -> list[Quantity]:
 
 def qr(_: Tensor, outputs: Outputs) -> list[Quantity]:
     q, r = outputs["0"], outputs["1"]
-    found = [
+    determined = [
         Quantity("what is below R's diagonal", r.tril(-1), "1"),
         Quantity("Rh R", r.mH @ r, "1"),
     ]
     if q.numel() == 0:
-        return found
+        return determined
     return [
-        *found,
+        *determined,
         Quantity("the products of Q's columns", q.mH @ q, "0"),
         Quantity("Q R, which is the matrix,", q @ r, "0"),
     ]
@@ -148,21 +148,21 @@ def judge_determined(
     mine, there = (
         None if side is None else rule(matrix, widened(side.outputs)) for side in (own, true)
     )
-    found = []
-    for place, quantity in enumerate(rule(matrix, widened(target))):
+    verdicts = []
+    for number, quantity in enumerate(rule(matrix, widened(target))):
         sides = Sides(
             dtype=dtype,
             target=as_numbers(quantity),
-            own=as_numbers(mine[place]) if mine else None,
-            true=as_numbers(there[place]) if there else None,
+            own=as_numbers(mine[number]) if mine else None,
+            true=as_numbers(there[number]) if there else None,
             wider=dtype not in ("float64", "complex128"),
         )
-        found.append(
+        verdicts.append(
             told(quantity, judge_output(quantity.slot, sides, Terms(count=max(sizes, default=1))))
         )
-        if found[-1].verdict == "wrong":  # what comes of it is wrong too
+        if verdicts[-1].verdict == "wrong":  # what comes of it is wrong too
             break
-    return [gravest(each for each in found if each.slot == slot) for slot in target]
+    return [gravest(each for each in verdicts if each.slot == slot) for slot in target]
 
 
 def widened(outputs: Outputs) -> dict[str, Tensor]:
@@ -178,17 +178,17 @@ def as_numbers(quantity: Quantity) -> Array:
     return quantity.value.resolve_conj().numpy()
 
 
-def told(quantity: Quantity, found: Replayed) -> Replayed:
+def told(quantity: Quantity, verdict: Replayed) -> Replayed:
     """The verdict; the place within a quantity that is no output means nothing, so words say what
     is wrong.
     """
-    if quantity.direct or found.verdict != "wrong":
-        return found
+    if quantity.direct or verdict.verdict != "wrong":
+        return verdict
     limit = (
-        f" is off by up to {found.error:.3g}, {found.tolerance:.3g} is allowed"
-        if found.error is not None
-        else f": {found.reason}"
+        f" is off by up to {verdict.error:.3g}, {verdict.tolerance:.3g} is allowed"
+        if verdict.error is not None
+        else f": {verdict.reason}"
     )
     return msgspec.structs.replace(
-        found, reason=f"{quantity.words}{limit}", worst=None, got="", expected="", elements=0
+        verdict, reason=f"{quantity.words}{limit}", worst=None, got="", expected="", elements=0
     )

@@ -110,24 +110,27 @@ def examine(
             else judge_shared(bound, slot, tensor, true=true, accumulation=accumulation)
             for slot, tensor in target.items()
         ]
-    found = gravest(judged)
-    if found.verdict == "wrong":
+    verdict = gravest(judged)
+    if verdict.verdict == "wrong":
         for form in other_forms(bound):
             other = examine(form, target, accumulation=accumulation)
             if other.verdict.verdict == "agree":
                 return other
-    if found.verdict == "wrong" and own.performed is not None:
-        unsure = undefined(bound, found.slot, own)
+    if verdict.verdict == "wrong" and own.performed is not None:
+        unsure = undefined(bound, verdict.slot, own)
         if unsure is not None:
-            doubted = msgspec.structs.replace(found, verdict="unknown", reason=unsure)
-            found = unless_told(bound, target[found.slot], doubted)
+            doubted = msgspec.structs.replace(verdict, verdict="unknown", reason=unsure)
+            verdict = unless_told(bound, target[verdict.slot], doubted)
     named = "+".join(
         dict.fromkeys(attempt.name for attempt in (own, true) if attempt.performed is not None)
     )
-    if found.verdict == "unknown" and not named:
-        found = msgspec.structs.replace(found, reason=own.reason or true.reason)
+    if verdict.verdict == "unknown" and not named:
+        verdict = msgspec.structs.replace(verdict, reason=own.reason or true.reason)
     return Answer(
-        verdict=found, substitute=named, seconds=time.perf_counter() - start, outputs=tuple(judged)
+        verdict=verdict,
+        substitute=named,
+        seconds=time.perf_counter() - start,
+        outputs=tuple(judged),
     )
 
 
@@ -271,13 +274,13 @@ def judge_slot(
         if terms.kind == "linear"
         else terms
     )
-    found = judge_output(slot, sides, terms)
+    verdict = judge_output(slot, sides, terms)
     if (
-        found.verdict == "wrong"
-        and found.reason in (BEYOND, NARROWLY)
+        verdict.verdict == "wrong"
+        and verdict.reason in (BEYOND, NARROWLY)
         and true.name == Float64.name
     ):
-        found = judge_output(
+        verdict = judge_output(
             slot,
             msgspec.structs.replace(
                 sides, slack=slack(bound, slot, sides.true, unit=roundoff(sides.dtype))
@@ -285,17 +288,17 @@ def judge_slot(
             terms,
         )
     if (
-        found.verdict == "wrong"
+        verdict.verdict == "wrong"
         and not floating
         and any(device != "cpu" for device in devices(bound))
         and chooses(bound)
     ):
         return msgspec.structs.replace(
-            found,
+            verdict,
             verdict="unknown",
             reason="which of equal elements comes first may differ between devices",
         )
-    return found
+    return verdict
 
 
 def undefined(bound: Bound, slot: str, own: Attempt) -> str | None:
@@ -408,7 +411,7 @@ def all_equal(left: torch.Tensor, right: torch.Tensor) -> bool:
 def devices(bound: Bound) -> set[str]:
     """Kinds of devices that the program's call was made on."""
     places = [bound.call.device, *(laid.device for laid in bound.call.tensors.values())]
-    return {place.partition(":")[0] for place in places}
+    return {device.partition(":")[0] for device in places}
 
 
 def chooses(bound: Bound) -> bool:

@@ -53,11 +53,11 @@ def imported(path: str) -> Callable[..., Any]:
     if str(Path.cwd()) not in sys.path:
         sys.path.append(str(Path.cwd()))
     try:
-        found: Any = importlib.import_module(module)
+        reached: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
+            reached = getattr(reached, part)
     except (ImportError, AttributeError, SyntaxError) as error:
         raise UsageError(f"function {path!r}: {error}") from error
-    if not callable(found):
-        raise UsageError(f"function {path!r} is a {type(found).__name__}, not a function")
-    return found  # type: ignore[no-any-return]
+    if not callable(reached):
+        raise UsageError(f"function {path!r} is a {type(reached).__name__}, not a function")
+    return reached  # type: ignore[no-any-return]

@@ -32,8 +32,8 @@ def function_named(op: str) -> Callable[..., Any]:
     """
     if op.startswith(GRADIENT):
         return gradient_of(function_named(op.removeprefix(GRADIENT)))
-    found: Callable[..., Any] = find_operator(op) if "::" in op else find_api(op)
-    return found
+    function: Callable[..., Any] = find_operator(op) if "::" in op else find_api(op)
+    return function
 
 
 def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
@@ -47,14 +47,14 @@ def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
             kwargs.pop(WANTED),
             kwargs.pop(ARGUMENTS),
         )
-        found = dict(Tree(LEAVES).find(args, kwargs))
-        leaves = [found[slot].detach().requires_grad_() for slot in wanted]
+        tensor_of = dict(Tree(LEAVES).find(args, kwargs))
+        leaves = [tensor_of[slot].detach().requires_grad_() for slot in wanted]
         writes = may_write(
             function, kwargs
         )  # to a leaf or a view of one autograd lets nobody write
         with torch.enable_grad():
             fresh = {
-                id(found[slot]): leaf.clone() if writes else leaf.view_as(leaf)
+                id(tensor_of[slot]): leaf.clone() if writes else leaf.view_as(leaf)
                 for slot, leaf in zip(wanted, leaves, strict=True)
             }
             result = function(
@@ -95,14 +95,14 @@ def of_node(pairs: list[tuple[torch.Tensor, torch.Tensor]]) -> list[Any]:
     are its own.
     """
     node: Any = pairs[0][0].grad_fn
-    found: list[Any] = []
-    hook = node.register_hook(lambda handed, _: found.extend(handed))
+    gradients: list[Any] = []
+    hook = node.register_hook(lambda handed, _: gradients.extend(handed))
     own = [(out, grad) for out, grad in pairs if out.grad_fn is node]
     try:
         torch.autograd.backward([out for out, _ in own], [grad for _, grad in own])
     finally:
         hook.remove()
-    return found
+    return gradients
 
 
 def put(value: Any, fresh: dict[int, torch.Tensor]) -> Any:

@@ -95,16 +95,16 @@ def contradiction(
     wrong = ((other != tensor) & (other.to(tensor.dtype) == other)).nonzero()
     if not len(wrong):
         return None
-    place = tuple(map(int, wrong[0]))
-    told = other[place].item()
+    index = tuple(map(int, wrong[0]))
+    told = other[index].item()
     return Replayed(
         verdict="wrong",
         slot=slot,
         reason=f"other numbers; {form.words} the operator gives {told!r}",
         size=tensor.numel(),
         elements=len(wrong),
-        worst=place,
-        got=repr(+tensor[place].item()),  # of a boolean the number that a case can hold
+        worst=index,
+        got=repr(+tensor[index].item()),  # of a boolean the number that a case can hold
         expected=repr(+told),
         tolerance=0.0,
         witnesses=form.witnesses,

@@ -86,9 +86,9 @@ def flash_attention(query: Tensor, key: Tensor, value: Tensor, *rest: Any, **nam
     )
 
 
-def nth(given: tuple[Any, ...], place: int, named: dict[str, Any], name: str) -> Any:
+def nth(given: tuple[Any, ...], position: int, named: dict[str, Any], name: str) -> Any:
     """An argument by its place or its name, 0 where it was not given."""
-    return given[place] if place < len(given) else named.get(name, 0)
+    return given[position] if position < len(given) else named.get(name, 0)
 
 
 def _without(dropout: float) -> None:

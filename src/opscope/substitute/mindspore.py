@@ -53,10 +53,10 @@ class TrueResult(msgspec.Struct, frozen=True):
             magnitude=None if kind_of(self.op) == "composed" else np.abs(true),
             alone=EASE,
         )
-        found = judge_output("0", sides, Terms(op=self.op))
-        if found.verdict != "wrong":
-            return found
-        return msgspec.structs.replace(found, reason=f"{found.reason}: {HOW}")
+        verdict = judge_output("0", sides, Terms(op=self.op))
+        if verdict.verdict != "wrong":
+            return verdict
+        return msgspec.structs.replace(verdict, reason=f"{verdict.reason}: {HOW}")
 
 
 HOW = "what it is by definition was worked out by PyTorch in double precision"
@@ -77,8 +77,8 @@ def definition(
     unit = min((ROUNDOFF[name] for name in (*types, result) if name in ROUNDOFF), default=0.0)
 
     def made(values: list[Any]) -> Array:
-        found: Array = function(*values, **attributes).numpy()
-        return found
+        array: Array = function(*values, **attributes).numpy()
+        return array
 
     try:
         true = made(operands)
@@ -105,11 +105,11 @@ def _slack(
     total = np.zeros(true.shape)
     if true.dtype.kind != "f":
         return total
-    for place, operand in enumerate(operands):
+    for number, operand in enumerate(operands):
         if not (isinstance(operand, torch.Tensor) and operand.is_floating_point()):
             continue
         ways = [
-            made([*operands[:place], operand * (1 + sign * unit), *operands[place + 1 :]])
+            made([*operands[:number], operand * (1 + sign * unit), *operands[number + 1 :]])
             for sign in (1, -1)
         ]
         with np.errstate(all="ignore"):

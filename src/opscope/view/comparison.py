@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import OpscopeError
-from opscope.report.compare_rows import columns_of, furthest, kind_of, left_out, rows_of
+from opscope.report.compare_rows import columns_of, furthest, left_out, rows_of, table_kind
 from opscope.view.grid import Grid
 from opscope.view.modules import above
 from opscope.view.pictures import MOST_ELEMENTS, picture
@@ -45,7 +45,7 @@ def comparison_document(compared: Compared, *, most: int) -> dict[str, Any]:
     the rows the furthest apart.
     """
     comparison, document, metrics = compared.comparison, compared.document, compared.metrics
-    kind = kind_of(comparison)
+    kind = table_kind(comparison)
     chosen = furthest(comparison, most)
     left = len(comparison.rows) - len(chosen)
     details = list(comparison.details(chosen.tolist()))

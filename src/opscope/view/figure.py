@@ -106,7 +106,7 @@ def call_figure(call: dict[str, Any]) -> str:
     return _sheet(parts, LEAST, y + MARGIN)
 
 
-def kind_of(key: str, call: dict[str, Any] | None, finding: dict[str, Any]) -> str:
+def place_in_path(key: str, call: dict[str, Any] | None, finding: dict[str, Any]) -> str:
     """What a call of a path is: where it began, what it spread to, what hid it, what was sound."""
     if key in (finding["id"], finding["hider"]):
         return "origin" if key == finding["id"] else "hidden"
@@ -153,7 +153,7 @@ def _node(node: Any, call: Any, name: Any, finding: dict[str, Any], top: int) ->
     x, y = node.x + MARGIN, node.y + top
     if node.folded:
         return _text(x + 20, y + 28, f"⋮ {node.folded} more calls", "soft")
-    kind = kind_of(node.id, call, finding)
+    kind = place_in_path(node.id, call, finding)
     colour, shape = KINDS[kind]
     written = [one for one in (call or {}).get("tensors", ()) if one["io"] == "output"]
     ground = "#fdf0e8" if kind in {"origin", "reached"} else "#ffffff"

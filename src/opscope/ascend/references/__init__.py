@@ -69,10 +69,10 @@ def compute(op_type: str, inputs: Sequence[Any], attributes: Mapping[str, Any]) 
     ]
     with np.errstate(all="ignore"):
         try:
-            found = TABLE[name](wide, Attributes(attributes))
+            computed = TABLE[name](wide, Attributes(attributes))
         except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Inapplicable(f"{op_type}: {type(error).__name__}: {error}") from error
-    return found if isinstance(found, tuple) else (found,)
+    return computed if isinstance(computed, tuple) else (computed,)
 
 
 def _narrow(array: Any) -> bool:

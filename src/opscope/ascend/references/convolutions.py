@@ -124,11 +124,11 @@ def backward(x_shape: Any, w: Any, dy: Any, geometry_: Any, x: Any = None) -> An
 @reference("Conv2D")
 def conv2d(x: Sequence[Any], a: Attributes) -> Any:
     """Inputs x, filter, bias."""
-    found = geometry(a)
-    y = forward(_to_nchw(x[0], found[0]), _weight(x[1], found[0]), found)
+    laid_out = geometry(a)
+    y = forward(_to_nchw(x[0], laid_out[0]), _weight(x[1], laid_out[0]), laid_out)
     if len(x) > 2 and x[2] is not None:
         y = y + x[2].reshape(1, -1, 1, 1)
-    return _from_nchw(y, found[0])
+    return _from_nchw(y, laid_out[0])
 
 
 @reference("DepthwiseConv2D")
@@ -163,9 +163,11 @@ def input_gradient_d(x: Sequence[Any], a: Attributes) -> Any:
 
 
 def _input_gradient(size: Any, w: Any, dy: Any, a: Attributes) -> Any:
-    found = geometry(a)
-    dx = backward(_nchw_shape(size, found[0]), _weight(w, found[0]), _to_nchw(dy, found[0]), found)
-    return _from_nchw(dx, found[0])
+    laid_out = geometry(a)
+    dx = backward(
+        _nchw_shape(size, laid_out[0]), _weight(w, laid_out[0]), _to_nchw(dy, laid_out[0]), laid_out
+    )
+    return _from_nchw(dx, laid_out[0])
 
 
 @reference("Conv2DBackpropFilter")
@@ -181,8 +183,8 @@ def filter_gradient_d(x: Sequence[Any], a: Attributes) -> Any:
 
 
 def _filter_gradient(x: Any, size: Any, dy: Any, a: Attributes) -> Any:
-    found = geometry(a)
-    shape = _weight(np.zeros(size), found[0])
-    source = _to_nchw(x, found[0])
-    dw = backward(source.shape, shape, _to_nchw(dy, found[0]), found, source)
-    return np.transpose(dw, (2, 3, 1, 0)) if found[0] == "NHWC" else dw
+    laid_out = geometry(a)
+    shape = _weight(np.zeros(size), laid_out[0])
+    source = _to_nchw(x, laid_out[0])
+    dw = backward(source.shape, shape, _to_nchw(dy, laid_out[0]), laid_out, source)
+    return np.transpose(dw, (2, 3, 1, 0)) if laid_out[0] == "NHWC" else dw

@@ -54,28 +54,28 @@ def gather_elements(x: Sequence[Any], a: Attributes) -> Any:
 def gather_nd(x: Sequence[Any], _: Attributes) -> Any:
     """Slices of x[0] at the index tuples in the last dimension of x[1]."""
     depth = x[1].shape[-1]
-    return x[0][tuple(inside(x[1][..., place], x[0].shape[place]) for place in range(depth))]
+    return x[0][tuple(inside(x[1][..., axis], x[0].shape[axis]) for axis in range(depth))]
 
 
 def _scatter(how: Any) -> Any:
     def run(x: Sequence[Any], _: Attributes) -> Any:
-        found = np.array(x[0])
-        how(found, inside(x[1], found.shape[0]), x[2])
-        return found
+        out = np.array(x[0])
+        how(out, inside(x[1], out.shape[0]), x[2])
+        return out
 
     return run
 
 
-def _put(found: Any, at: Any, values: Any) -> Any:
-    found[at] = values
+def _put(out: Any, at: Any, values: Any) -> Any:
+    out[at] = values
 
 
 def _nd(how: Any) -> Any:
     def run(x: Sequence[Any], _: Attributes) -> Any:
-        found = np.array(x[0])
-        at = tuple(inside(x[1][..., place], found.shape[place]) for place in range(x[1].shape[-1]))
-        how(found, at, x[2])
-        return found
+        out = np.array(x[0])
+        at = tuple(inside(x[1][..., axis], out.shape[axis]) for axis in range(x[1].shape[-1]))
+        how(out, at, x[2])
+        return out
 
     return run
 
@@ -97,13 +97,13 @@ def scatter_nd(x: Sequence[Any], a: Attributes) -> Any:
         if len(x) > 2 and x[2] is not None
         else a.integers("shape")
     )
-    found = np.zeros(shape, x[1].dtype)
+    out = np.zeros(shape, x[1].dtype)
     np.add.at(
-        found,
-        tuple(inside(x[0][..., place], shape[place]) for place in range(x[0].shape[-1])),
+        out,
+        tuple(inside(x[0][..., axis], shape[axis]) for axis in range(x[0].shape[-1])),
         x[1],
     )
-    return found
+    return out
 
 
 @reference("UnsortedSegmentSum", "UnsortedSegmentSumD")
@@ -112,9 +112,9 @@ def segment_sum(x: Sequence[Any], a: Attributes) -> Any:
     count = int(x[2].reshape(-1)[0]) if len(x) > 2 and x[2] is not None else int(a("num_segments"))
     ids = x[1].reshape(-1)
     rows = x[0].reshape(ids.size, *x[0].shape[x[1].ndim :])
-    found = np.zeros((count, *rows.shape[1:]), x[0].dtype)
-    np.add.at(found, inside(ids[ids >= 0], count), rows[ids >= 0])
-    return found
+    sums = np.zeros((count, *rows.shape[1:]), x[0].dtype)
+    np.add.at(sums, inside(ids[ids >= 0], count), rows[ids >= 0])
+    return sums
 
 
 @reference("OneHot", "OneHotD")
@@ -126,9 +126,9 @@ def one_hot(x: Sequence[Any], a: Attributes) -> Any:
     axis = int(a("axis", -1))
     size = int(depth.reshape(-1)[0])
     classes = np.arange(size)
-    place = x[0].ndim if axis < 0 else axis
-    same = np.expand_dims(x[0], place) == classes.reshape(
-        [-1 if one == place else 1 for one in range(x[0].ndim + 1)]
+    class_axis = x[0].ndim if axis < 0 else axis
+    same = np.expand_dims(x[0], class_axis) == classes.reshape(
+        [-1 if one == class_axis else 1 for one in range(x[0].ndim + 1)]
     )
     return np.where(same, on.reshape(()), off.reshape(()))
 
@@ -153,7 +153,7 @@ def masked_fill(x: Sequence[Any], _: Attributes) -> Any:
 def embedding_gradient(x: Sequence[Any], a: Attributes) -> Any:
     """Sums of the rows of x[0] by the indices x[1], without that of padding_idx."""
     ids, rows = x[1].reshape(-1), x[0].reshape(x[1].size, -1)
-    found = np.zeros((int(a("num_weights")), rows.shape[1]))
+    sums = np.zeros((int(a("num_weights")), rows.shape[1]))
     kept = ids != int(a("padding_idx", -1))
-    np.add.at(found, inside(ids[kept], found.shape[0]), rows[kept])
-    return found
+    np.add.at(sums, inside(ids[kept], sums.shape[0]), rows[kept])
+    return sums

@@ -51,26 +51,26 @@ def judge(
         return Judged(CANNOT, f"there is no CPU reference for {op_type}")
     except Inapplicable as error:
         return Judged(CANNOT, f"the CPU reference does not apply: {error}")
-    found: list[tuple[int, int, float, int]] = []
-    for place, (got, computed, dtype) in enumerate(zip(outputs, expected, dtypes, strict=False)):
+    compared: list[tuple[int, int, float, int]] = []
+    for number, (got, computed, dtype) in enumerate(zip(outputs, expected, dtypes, strict=False)):
         if got is None:
             continue
         wanted = np.asarray(computed)
         if got.size != wanted.size:
             return Judged(
-                CANNOT, f"output {place} has {got.size} elements, the reference {wanted.size}"
+                CANNOT, f"output {number} has {got.size} elements, the reference {wanted.size}"
             )
-        found.append((place, *_off(got.reshape(-1), wanted.reshape(-1), dtype), got.size))
-    wrong = [one for one in found if one[1] > _SHARE * one[3]]
-    rows = tuple(one[:3] for one in found)
-    if not found:
+        compared.append((number, *_off(got.reshape(-1), wanted.reshape(-1), dtype), got.size))
+    wrong = [one for one in compared if one[1] > _SHARE * one[3]]
+    rows = tuple(one[:3] for one in compared)
+    if not compared:
         return Judged(CANNOT, "no output was dumped")
     if not wrong:
         return Judged(AGREES, "the device's outputs are those of the CPU reference", rows)
-    place, off, largest, size = wrong[0]
+    number, off, largest, size = wrong[0]
     return Judged(
         DIFFERS,
-        f"output {place} differs from the CPU reference in {off} of {size} elements, by up to "
+        f"output {number} differs from the CPU reference in {off} of {size} elements, by up to "
         f"{largest:.3g}",
         rows,
     )

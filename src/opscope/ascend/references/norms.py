@@ -65,9 +65,9 @@ def rms_norm_gradient(x: Sequence[Any], _: Attributes) -> Any:
 
 def _channel(x: Any, a: Attributes) -> Any:
     """Axes that are summed over, and the shape of a vector along the channels."""
-    place = x.ndim - 1 if a("data_format", "NHWC") == "NHWC" else 1
-    axes = tuple(axis for axis in range(x.ndim) if axis != place)
-    return axes, tuple(-1 if axis == place else 1 for axis in range(x.ndim))
+    channel_axis = x.ndim - 1 if a("data_format", "NHWC") == "NHWC" else 1
+    axes = tuple(axis for axis in range(x.ndim) if axis != channel_axis)
+    return axes, tuple(-1 if axis == channel_axis else 1 for axis in range(x.ndim))
 
 
 @reference("BatchNorm", "BatchNormV3")
@@ -165,9 +165,9 @@ def batch_norm_gradient(x: Sequence[Any], a: Attributes) -> Any:
 @reference("InstanceNorm")
 def instance_norm(x: Sequence[Any], a: Attributes) -> Any:
     """Inputs x, gamma, beta; outputs y, mean, variance over the pixels of each channel."""
-    place = x[0].ndim - 1 if a("data_format", "NDHWC").endswith("C") else 1
-    axes = tuple(axis for axis in range(1, x[0].ndim) if axis != place)
-    shape = tuple(-1 if axis == place else 1 for axis in range(x[0].ndim))
+    channel_axis = x[0].ndim - 1 if a("data_format", "NDHWC").endswith("C") else 1
+    axes = tuple(axis for axis in range(1, x[0].ndim) if axis != channel_axis)
+    shape = tuple(-1 if axis == channel_axis else 1 for axis in range(x[0].ndim))
     mean, variance = np.mean(x[0], axis=axes, keepdims=True), np.var(x[0], axis=axes, keepdims=True)
     return (
         (x[0] - mean) / np.sqrt(variance + a("epsilon", 1e-6)) * x[1].reshape(shape)

@@ -58,13 +58,13 @@ def _cumulative(function: Any, neutral: Any) -> Any:
     def run(x: Sequence[Any], a: Attributes) -> Any:
         axis = _axis(x, a)
         values = np.flip(x[0], axis) if a.flag("reverse") else x[0]
-        found = function(values, axis=axis)
+        sums = function(values, axis=axis)
         if a.flag("exclusive"):
-            found = np.roll(found, 1, axis)
-            first = [slice(None)] * found.ndim
+            sums = np.roll(sums, 1, axis)
+            first = [slice(None)] * sums.ndim
             first[axis] = slice(0, 1)
-            found[tuple(first)] = neutral
-        return np.flip(found, axis) if a.flag("reverse") else found
+            sums[tuple(first)] = neutral
+        return np.flip(sums, axis) if a.flag("reverse") else sums
 
     return run
 

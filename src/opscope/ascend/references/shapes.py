@@ -12,10 +12,10 @@ import numpy as np
 from .table import Attributes, Inapplicable, reference
 
 
-def _given(x: Any, a: Attributes, place: Any, name: Any) -> Any:
+def _given(x: Any, a: Attributes, slot: Any, name: Any) -> Any:
     """A list of integers given as an input, else as an attribute (the …D form)."""
-    if len(x) > place and x[place] is not None:
-        return tuple(int(one) for one in x[place].reshape(-1))
+    if len(x) > slot and x[slot] is not None:
+        return tuple(int(one) for one in x[slot].reshape(-1))
     return a.integers(name)
 
 
@@ -68,7 +68,7 @@ def _slice(x: Any, starts: Any, sizes: Any) -> Any:
 def unpack(x: Sequence[Any], a: Attributes) -> Any:
     """The slices along axis."""
     axis = int(a("axis", 0))
-    return tuple(np.take(x[0], place, axis=axis) for place in range(x[0].shape[axis]))
+    return tuple(np.take(x[0], number, axis=axis) for number in range(x[0].shape[axis]))
 
 
 @reference("Split", "SplitD")
@@ -102,15 +102,15 @@ def strided_slice(x: Sequence[Any], a: Attributes) -> Any:
     if a("ellipsis_mask", 0) or a("new_axis_mask", 0):
         raise Inapplicable("ellipsis_mask or new_axis_mask")
     begin, end, strides = (
-        _given(x, a, place, name) for place, name in ((1, "begin"), (2, "end"), (3, "strides"))
+        _given(x, a, number, name) for number, name in ((1, "begin"), (2, "end"), (3, "strides"))
     )
     strides = strides or (1,) * len(begin)
     parts: list[slice | int] = []
-    for place, (start, stop, step) in enumerate(zip(begin, end, strides, strict=True)):
-        if int(a("shrink_axis_mask", 0)) >> place & 1:
+    for number, (start, stop, step) in enumerate(zip(begin, end, strides, strict=True)):
+        if int(a("shrink_axis_mask", 0)) >> number & 1:
             parts.append(start)
             continue
-        free = [int(a(name, 0)) >> place & 1 for name in ("begin_mask", "end_mask")]
+        free = [int(a(name, 0)) >> number & 1 for name in ("begin_mask", "end_mask")]
         parts.append(slice(None if free[0] else start, None if free[1] else stop, step))
     return x[0][tuple(parts)]
 

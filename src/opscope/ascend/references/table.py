@@ -50,14 +50,14 @@ def one(function: Callable[..., Any], inputs: int = 1) -> Reference:
     return lambda x, _: function(*x[:inputs])
 
 
-def axes_of(x: Sequence[Any], a: Attributes, place: int = 1, *names: str) -> tuple[int, ...]:
+def axes_of(x: Sequence[Any], a: Attributes, slot: int = 1, *names: str) -> tuple[int, ...]:
     """Axes given as an input (ReduceSum) or as an attribute (ReduceSumD); all of them where neither
     is given or the list is empty.
     """
-    if len(x) > place and x[place] is not None:
-        found = tuple(int(axis) for axis in x[place].reshape(-1))
+    if len(x) > slot and x[slot] is not None:
+        axes = tuple(int(axis) for axis in x[slot].reshape(-1))
     else:
-        found = next(
+        axes = next(
             (
                 a.integers(name)
                 for name in (*names, "axes", "axis", "dimension")
@@ -65,6 +65,6 @@ def axes_of(x: Sequence[Any], a: Attributes, place: int = 1, *names: str) -> tup
             ),
             (),
         )
-    if not found and a.flag("noop_with_empty_axes") and len(x) > place:
+    if not axes and a.flag("noop_with_empty_axes") and len(x) > slot:
         return ()
-    return found or tuple(range(x[0].ndim))
+    return axes or tuple(range(x[0].ndim))

@@ -90,21 +90,21 @@ class Device:
     def read(self, pointer: int, size: int) -> bytes:
         """Copy bytes from the device."""
         data = bytes(size)
-        place = self.acl.util.bytes_to_ptr(data)
+        address = self.acl.util.bytes_to_ptr(data)
         self._checked(
-            "acl.rt.memcpy", self.acl.rt.memcpy(place, size, pointer, size, DEVICE_TO_HOST)
+            "acl.rt.memcpy", self.acl.rt.memcpy(address, size, pointer, size, DEVICE_TO_HOST)
         )
-        found: bytes = self.acl.util.ptr_to_bytes(place, size)
-        return found
+        copied: bytes = self.acl.util.ptr_to_bytes(address, size)
+        return copied
 
     def function(self, binary: bytes, names: list[str]) -> int:
         """Handle of the kernel's function in its binary."""
         made = self.acl.rt.create_binary(self.acl.util.bytes_to_ptr(binary), len(binary))
         handle = self._given("acl.rt.binary_load", self.acl.rt.binary_load(made))
         for name in names:
-            found, code = self.acl.rt.binary_get_function(handle, name)
+            handle_of_function, code = self.acl.rt.binary_get_function(handle, name)
             if code == 0:
-                return int(found)
+                return int(handle_of_function)
         raise CannotTry(f"the binary has no function {', '.join(names)}")
 
     def sync_address(self) -> int:
@@ -186,13 +186,13 @@ def kept(
     device: Device, buffers: list[dict[str, Any]], places: list[int], guard: bytes
 ) -> tuple[int, str]:
     """Keeps what the kernel wrote, and tells a buffer it wrote beside."""
-    for number, (buffer, place) in enumerate(zip(buffers, places, strict=True)):
+    for number, (buffer, address) in enumerate(zip(buffers, places, strict=True)):
         size = int(buffer["size"])
-        found = device.read(place, size + 2 * GUARD)
+        held = device.read(address, size + 2 * GUARD)
         if buffer["io"] == "output":
             (HERE / "outputs").mkdir(exist_ok=True)
-            (HERE / "outputs" / f"launched.{number}.bin").write_bytes(found[GUARD : GUARD + size])
-        for where, bytes_there in (("before", found[:GUARD]), ("behind", found[GUARD + size :])):
+            (HERE / "outputs" / f"launched.{number}.bin").write_bytes(held[GUARD : GUARD + size])
+        for where, bytes_there in (("before", held[:GUARD]), ("behind", held[GUARD + size :])):
             if bytes_there != guard:
                 return (
                     FAILED,

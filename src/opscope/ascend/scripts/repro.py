@@ -98,8 +98,8 @@ def by_reference(case: dict[str, Any]) -> tuple[str, str]:
     ):
         return CANNOT, "the values of the inputs and outputs were not dumped"
     dtypes = [one["dtype"] for one in case["outputs"]]
-    found = judge.judge(case["op"], sides["inputs"], sides["outputs"], case["attributes"], dtypes)
-    return {"differs": REPRODUCED, "agrees": NOT_REPRODUCED}.get(found.status, CANNOT), found.text
+    judged = judge.judge(case["op"], sides["inputs"], sides["outputs"], case["attributes"], dtypes)
+    return {"differs": REPRODUCED, "agrees": NOT_REPRODUCED}.get(judged.status, CANNOT), judged.text
 
 
 def load(one: dict[str, Any]) -> Any:

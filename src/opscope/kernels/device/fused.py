@@ -108,7 +108,7 @@ def launch_all(torch: Any, tensors: Sequence[Any]) -> list[Any]:
     blocks = [blocks_of(each) for each in tensors]
     span = span_of(sum(blocks))
     programs = [-(-count // span) for count in blocks]
-    firsts = [sum(programs[:place]) for place in range(len(programs))]
+    firsts = [sum(programs[:number]) for number in range(len(programs))]
     rows = torch.empty((sum(programs), len(Column)), dtype=torch.int64, device=tensors[0].device)
     table = rows if len(tensors) == 1 else table_of(torch, tensors, firsts)
     run(rows, table, tensors, span=span, layout=layout)
@@ -197,18 +197,18 @@ def read(words: NDArray[np.int16], dtype: Any, size: int) -> Statistics:
         int(rows[:, column].sum()) for column in list(Column)[: Column.LOW]
     )
     count = size - nan - pos_inf - neg_inf
-    found = (size, nan, pos_inf, neg_inf, zero, neg, count - zero - neg, near)
-    if min(found) < 0:
+    counts = (size, nan, pos_inf, neg_inf, zero, neg, count - zero - neg, near)
+    if min(counts) < 0:
         raise ValueError(f"a device counted more elements of a {dtype} tensor than its {size}")
     digest = digest_of(rows, size * np.dtype(name).itemsize)
     if not count:
-        return Statistics(*found, digest=digest)
+        return Statistics(*counts, digest=digest)
     if name in INTEGERS:
-        return integers(rows, found, digest, name)
+        return integers(rows, counts, digest, name)
     low, high = extremes(rows, name)
     wide = name in WIDE
     mean, norm = moments(rows, count, bias=1023 if wide else 127)
-    return Statistics(*found, low + 0.0, high + 0.0, mean, norm, digest=digest)
+    return Statistics(*counts, low + 0.0, high + 0.0, mean, norm, digest=digest)
 
 
 def unsound(torch: Any, pieces: Sequence[Any], size: int) -> Any:  # noqa: ARG001 - as of lean
@@ -267,7 +267,7 @@ def joined(sums: Ints, count: int, *, bias: int) -> tuple[float, float]:
 
 def integers(
     rows: Ints,
-    found: tuple[int, int, int, int, int, int, int, int],
+    counts: tuple[int, int, int, int, int, int, int, int],
     digest: int,
     name: str,
 ) -> Statistics:
@@ -275,7 +275,7 @@ def integers(
     ends = rows[:, [Column.LOW, Column.HIGH]].copy()
     values = ends.view(np.uint64) if name == "uint64" else ends
     low, high = int(values[:, 0].min()), int(values[:, 1].max())
-    _, norm = joined(rows[:, Column.EXPONENT : Column.DIGEST], found[0], bias=127)
-    mean = ((upper << 32) + lower) / found[0]
+    _, norm = joined(rows[:, Column.EXPONENT : Column.DIGEST], counts[0], bias=127)
+    mean = ((upper << 32) + lower) / counts[0]
     least, most = (None, None) if high >= 2**63 else (low, high)
-    return Statistics(*found, float(low), float(high), mean, norm, least, most, digest)
+    return Statistics(*counts, float(low), float(high), mean, norm, least, most, digest)

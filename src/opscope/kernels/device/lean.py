@@ -55,14 +55,14 @@ class Comparands:
 
     def of(self, torch: Any, value: Any) -> tuple[Any, Any]:
         """A column of both signs, and one of bounds from which on elements are counted."""
-        place = (value.device, value.dtype)
-        if place not in self._made:
+        device_and_type = (value.device, value.dtype)
+        if device_and_type not in self._made:
             given = {"dtype": value.dtype, "device": value.device}
-            self._made[place] = (
+            self._made[device_and_type] = (
                 torch.tensor([[1], [-1]], **given),
                 torch.tensor([[-math.inf], [0], [math.inf]], **given),
             )
-        return self._made[place]
+        return self._made[device_and_type]
 
 
 def launch(
@@ -78,13 +78,13 @@ def launch(
         parts = torch.view_as_real(tensor.resolve_conj())
         tensor = torch.where((parts != parts).any(-1), math.nan, tensor.abs())  # noqa: PLR0124 - abs hides a NaN beside an Inf
     known = Comparands() if comparands is None else comparands
-    found = []
+    columns = []
     for part in torch.split(in_a_row(tensor), CHUNK):
         if tensor.is_floating_point():
-            found += float_columns(torch, part, *known.of(torch, part), sums=sums)
+            columns += float_columns(torch, part, *known.of(torch, part), sums=sums)
         else:
-            found += integer_columns(torch, part, sums=sums)
-    return [column.reshape(-1).view(torch.int16) for column in found]
+            columns += integer_columns(torch, part, sums=sums)
+    return [column.reshape(-1).view(torch.int16) for column in columns]
 
 
 def in_a_row(tensor: Any) -> Any:
@@ -113,11 +113,11 @@ def integer_columns(torch: Any, value: Any, *, sums: bool) -> list[Any]:
         value = value.view(torch.uint8).clamp(max=1)  # any bits but zero are true
     kinds = torch.stack([value == 0, value < 0])
     ends = [value.amin().to(torch.int64), value.amax().to(torch.int64)]
-    found = [kinds.reshape(len(kinds), -1).sum(1), *ends]
+    columns = [kinds.reshape(len(kinds), -1).sum(1), *ends]
     if sums:
         wide = value.to(torch.float32)
-        found += [wide.sum(), torch.linalg.vector_norm(wide)]
-    return found
+        columns += [wide.sum(), torch.linalg.vector_norm(wide)]
+    return columns
 
 
 def unsound(torch: Any, pieces: Sequence[Any], size: int) -> Any:
@@ -138,12 +138,22 @@ def read(words: NDArray[np.int16], dtype: Any, size: int, *, sums: bool = True) 
     """
     floating = dtype.is_floating_point or dtype.is_complex
     if floating:
-        found = read_floats(words, ends_of(dtype), size, SUMS if sums else 0)
+        statistics = read_floats(words, ends_of(dtype), size, SUMS if sums else 0)
     else:
-        found = read_integers(words, size, SUMS if sums else 0)
-    if min(found.nan, found.pos_inf, found.neg_inf, found.zero, found.neg, found.pos) < 0:
+        statistics = read_integers(words, size, SUMS if sums else 0)
+    if (
+        min(
+            statistics.nan,
+            statistics.pos_inf,
+            statistics.neg_inf,
+            statistics.zero,
+            statistics.neg,
+            statistics.pos,
+        )
+        < 0
+    ):
         raise ValueError(f"a device counted more elements of a {dtype} tensor than its {size}")
-    return found
+    return statistics
 
 
 def read_floats(words: NDArray[np.int16], ends: np.dtype[Any], size: int, sums: int) -> Statistics:

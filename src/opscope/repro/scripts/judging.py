@@ -52,7 +52,7 @@ class Finding:
         self.grade = grade
 
 
-def kind_of(dtype: Any) -> str:
+def number_kind(dtype: Any) -> str:
     if dtype.is_complex:
         return "complex"
     if dtype.is_floating_point:
@@ -143,7 +143,11 @@ def relation(exact: Any, out: Any) -> str:
     """What exact arithmetic gives where the output has values that are not finite: finite, beyond
     the type, or non-finite too.
     """
-    if exact is None or exact.shape != out.shape or kind_of(out.dtype) not in ("float", "complex"):
+    if (
+        exact is None
+        or exact.shape != out.shape
+        or number_kind(out.dtype) not in ("float", "complex")
+    ):
         return "unknown"
     true = exact.detach().cpu().abs()[~torch.isfinite(out.detach().cpu())]
     if not bool(torch.isfinite(true).all()):
@@ -154,9 +158,9 @@ def relation(exact: Any, out: Any) -> str:
 
 def beyond(true: Any, out: Any) -> int:
     """How many of these true results the type of the output cannot hold."""
-    if kind_of(out.dtype) not in ("int", "float") or true.is_complex():
+    if number_kind(out.dtype) not in ("int", "float") or true.is_complex():
         return 0
-    limits = torch.iinfo(out.dtype) if kind_of(out.dtype) == "int" else torch.finfo(out.dtype)
+    limits = torch.iinfo(out.dtype) if number_kind(out.dtype) == "int" else torch.finfo(out.dtype)
     if not true.is_floating_point():
         return int(((true > int(limits.max)) | (true < int(limits.min))).sum())
     # Strictly beyond: a float64 of 2**63 may be a rounded 2**63 - 1. What wrapped around is off by
@@ -191,8 +195,8 @@ def judge_error(case: dict[str, Any], error: BaseException) -> Finding:
 
 def device_failure(text: str) -> str | None:
     """What a device says when it has stopped, whoever waited for it; None in other errors."""
-    found = re.search(r"\b507\d{3}\b|(CUDA|HIP) error: [\w -]+", text)
-    return None if found is None else found[0]
+    error = re.search(r"\b507\d{3}\b|(CUDA|HIP) error: [\w -]+", text)
+    return None if error is None else error[0]
 
 
 def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Reference) -> Finding:
@@ -203,13 +207,13 @@ def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Ref
     wanted = case["failure"]["outputs"] or outputs
     for slot in sorted(slot for slot in outputs if slot in wanted and slot in reference.exact):
         rule = case.get("allowed", {}).get(type_name(outputs[slot]))
-        found = compare(
+        compared = compare(
             outputs[slot], reference.exact[slot], (reference.plain or {}).get(slot), rule
         )
-        if found is None:
+        if compared is None:
             continue
         judged += 1
-        wrong, ratio, text = found
+        wrong, ratio, text = compared
         worst = max(worst, ratio)
         if wrong:
             pattern[slot] = {"classes": classes(statistics(outputs[slot]))}
@@ -235,13 +239,13 @@ def judge_witnesses(
     """
     told, pattern, worst, judged = [], {}, 0.0, 0
     for witness in case["failure"].get("witnesses") or ():
-        out, place = outputs.get(witness["slot"]), tuple(witness["element"])
-        if out is None or len(place) != out.dim():
+        out, index = outputs.get(witness["slot"]), tuple(witness["element"])
+        if out is None or len(index) != out.dim():
             continue
-        if any(at >= size for at, size in zip(place, out.shape)):
+        if any(at >= size for at, size in zip(index, out.shape)):
             continue
         judged += 1
-        here, true = complex(out[place].item()), complex(witness["true"])
+        here, true = complex(out[index].item()), complex(witness["true"])
         allowed = float(witness.get("tolerance") or 0.0)
         error = abs(here - true)
         same = here == true or (math.isnan(abs(here)) and math.isnan(abs(true)))
@@ -251,7 +255,7 @@ def judge_witnesses(
         worst = max(worst, error / allowed if known else float("inf"))
         pattern[witness["slot"]] = {"classes": classes(statistics(out))}
         told.append(
-            f"element {list(place)} of output {witness['slot']} is {out[place].item()!r}, "
+            f"element {list(index)} of output {witness['slot']} is {out[index].item()!r}, "
             f"{witness['true']} in truth (found by a check of these inputs)"
         )
     return told, pattern, worst, judged
@@ -268,7 +272,7 @@ def compare(out: Any, exact: Any, plain: Any, rule: Any = None) -> tuple[int, fl
             float("inf"),
             f" (shape {list(out.shape)}, not {list(exact.shape)})",
         )
-    if kind_of(out.dtype) not in ("float", "complex"):
+    if number_kind(out.dtype) not in ("float", "complex"):
         # Positions and counts that come of floating numbers may differ by rounding: only a kernel
         # in the same types can tell.
         true = (
@@ -441,12 +445,12 @@ def written_arguments(schema: Any) -> set[str]:
     """Arguments that an operator writes to: marked in its schema, or known to torch all the same
     (running statistics).
     """
-    known, found = getattr(torch._C, "_SchemaInfo", None), set()
-    for place, argument in enumerate(schema.arguments):
+    known, arguments = getattr(torch._C, "_SchemaInfo", None), set()
+    for position, argument in enumerate(schema.arguments):
         marked = argument.alias_info is not None and argument.alias_info.is_write
         if marked or (known is not None and known(schema).is_mutable(argument.name)):
-            found |= {f"kwargs.{argument.name}", str(place)}
-    return found
+            arguments |= {f"kwargs.{argument.name}", str(position)}
+    return arguments
 
 
 def memory_of(tensor: Any) -> Any:
@@ -505,11 +509,11 @@ def is_random(operator: Any, tree: dict[str, Any]) -> bool:
     """
     if "nondeterministic_seeded" not in str(getattr(operator, "tags", "")):
         return False
-    for place, argument in enumerate(operator._schema.arguments):
+    for position, argument in enumerate(operator._schema.arguments):
         if argument.name in ("dropout_p", "dropout"):
             return bool(
-                tree["args"][place]
-                if place < len(tree["args"])
+                tree["args"][position]
+                if position < len(tree["args"])
                 else tree["kwargs"].get(argument.name, 0.0)
             )
     return True

@@ -21,10 +21,10 @@ FORMATS = {"NC1HWC0": 3, "FRACTAL_Z": 4, "FRACTAL_NZ": 29, "NDC1HWC0": 32, "FRAC
 
 
 def element_type(name: str) -> Any:
-    found = getattr(torch, name, None)
-    if not isinstance(found, torch.dtype):
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
         raise CannotTry(f"torch {torch.__version__} has no element type {printable(name)}")
-    return found
+    return dtype
 
 
 def self_overlapping(shape: list[int], stride: list[int]) -> bool:

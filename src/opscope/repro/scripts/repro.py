@@ -68,7 +68,7 @@ from opscope.repro.scripts.judging import (  # noqa: E402
     judge_memory,
     judge_mismatch,
     judge_nonfinite,
-    kind_of,
+    number_kind,
     printable,
     statistics,
     type_name,
@@ -101,8 +101,8 @@ class Conditions:
         self.states: dict[str, Any] = {}
 
     def dtype(self, name: str) -> Any:
-        found = element_type(name)
-        return self.wide.get(kind_of(found), found)
+        own = element_type(name)
+        return self.wide.get(number_kind(own), own)
 
     def device(self, name: str) -> Any:
         # A tensor that lay on the CPU beside an accelerator (a scalar, say) stays there.
@@ -116,8 +116,8 @@ class Conditions:
 
 def widening(name: str) -> dict[str, Any]:
     dtype = element_type(name)
-    if kind_of(dtype) != "float":
-        return {kind_of(dtype): dtype}
+    if number_kind(dtype) != "float":
+        return {number_kind(dtype): dtype}
     return {
         "float": dtype,
         "complex": torch.complex128 if dtype is torch.float64 else torch.complex64,
@@ -170,16 +170,16 @@ def find_operator(imports: list[str], allowed: list[str]) -> Any:
     try:
         for name in imports + ([LIBRARIES[namespace]] if namespace in LIBRARIES else []):
             load_library(name)
-        found = getattr(torch.ops, namespace)
+        operator = getattr(torch.ops, namespace)
         for part in rest.split("."):
-            found = getattr(found, part)
+            operator = getattr(operator, part)
     except (AttributeError, RuntimeError, ImportError, OSError) as error:
         hint = "" if namespace == "aten" else "; --import the module that registers it"
         raise CannotTry(f"operator {OPERATOR}: {first_line(error)}{hint}") from error
-    refused = why_refused(OPERATOR, found, imports, allowed)
+    refused = why_refused(OPERATOR, operator, imports, allowed)
     if refused:
         raise CannotTry(refused)
-    return found
+    return operator
 
 
 def load_tensors(name: str) -> dict[str, Any]:
@@ -211,7 +211,7 @@ def make_call(
     set_random_state(case, kept, where)
     leaves = {}
     for row in case["tensors"] if BACKWARD else ():
-        if row["requires_grad"] and kind_of(tensors[row["slot"]].dtype) in ("float", "complex"):
+        if row["requires_grad"] and number_kind(tensors[row["slot"]].dtype) in ("float", "complex"):
             leaves[row["slot"]] = tensors[row["slot"]].requires_grad_()
     with torch.set_grad_enabled(BACKWARD), autocast(case, where):
         returned = call(tensors, where.dtype, where.device, where.generator)
@@ -281,10 +281,10 @@ def clean_results(
     return Reference(exact, plain, "float64 on the CPU, kernels of a clean process")
 
 
-def save_results(path: str, found: Reference) -> None:
+def save_results(path: str, reference: Reference) -> None:
     """Write results where another process reads them; complex numbers as pairs."""
     content = {}
-    for name, results in (("exact", found.exact), ("plain", found.plain or {})):
+    for name, results in (("exact", reference.exact), ("plain", reference.plain or {})):
         for slot, value in results.items():
             pairs = (
                 torch.view_as_real(value.detach().resolve_conj())
@@ -298,11 +298,11 @@ def save_results(path: str, found: Reference) -> None:
 
 
 def load_results(path: str) -> Reference:
-    found: dict[str, dict[str, Any]] = {"exact": {}, "plain": {}}
+    results: dict[str, dict[str, Any]] = {"exact": {}, "plain": {}}
     for key, value in load_file(path).items():
-        found[key[:5]][key[6:]] = torch.view_as_complex(value) if key[5] == "~" else value
+        results[key[:5]][key[6:]] = torch.view_as_complex(value) if key[5] == "~" else value
     return Reference(
-        found["exact"], found["plain"], "float64 on the CPU, kernels of a clean process"
+        results["exact"], results["plain"], "float64 on the CPU, kernels of a clean process"
     )
 
 
@@ -315,8 +315,8 @@ def own_results(
     if is_random(operator, case["args"]):
         raise CannotTry("a random operator has nothing to be judged by: others draw other numbers")
     if where.target != "cpu":
-        found = clean_results(case, kept, where, operator)
-        return Reference(found.exact, found.plain, "float64 on the CPU")
+        clean = clean_results(case, kept, where, operator)
+        return Reference(clean.exact, clean.plain, "float64 on the CPU")
     decomposed = Decomposed(operator)
     known = decomposed.instead is not None and case["failure"]["kind"] == "mismatch"
     wide = Conditions(case["device"], "cpu", WIDEST)
@@ -414,17 +414,17 @@ def judge_overflow(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str
             f"no wider arithmetic for this operator ({first_line(error)}); the output {told}",
             shown=bool(same),
         )
-    found, pattern = [], {}
+    words, pattern = [], {}
     for slot, out in outputs.items():
         count = beyond(wide[slot], out) if slot in wide else 0
         if count:
             pattern[slot] = {"classes": ["beyond"]}
-            found.append(
+            words.append(
                 f"{count} of {out.numel()} true results of output {slot} do not fit "
                 f"{type_name(out)}"
             )
     return Finding(
-        "; ".join(found) or "every true result fits the output's type", pattern, shown=bool(found)
+        "; ".join(words) or "every true result fits the output's type", pattern, shown=bool(words)
     )
 
 
@@ -514,12 +514,12 @@ def judge_unasked(
     try:
         reference = judge.reference(case, kept, where)
         if reference.plain is not None:
-            found = judge_mismatch(case, outputs, reference)
+            finding = judge_mismatch(case, outputs, reference)
             return Finding(
-                "nothing wrong was recorded; " + found.told,
-                found.pattern,
-                shown=found.shown,
-                grade=found.grade,
+                "nothing wrong was recorded; " + finding.told,
+                finding.pattern,
+                shown=finding.shown,
+                grade=finding.grade,
             )
     except (CannotTry, *UNSUPPORTED):
         pass

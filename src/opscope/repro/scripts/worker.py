@@ -54,12 +54,12 @@ class Server:
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         start = time.monotonic()
-        found = (
+        made = (
             forked(lambda: self.make(request), request["limit"])
             if request["fork"]
             else self.make(request)
         )
-        return {**found, "seconds": time.monotonic() - start}
+        return {**made, "seconds": time.monotonic() - start}
 
     def make(self, request: dict[str, Any]) -> dict[str, Any]:
         script = self.script
@@ -71,11 +71,11 @@ class Server:
             kept = script.load_tensors("inputs.safetensors")
             if self.clean:
                 where = script.Conditions(case["device"], "cpu", {})
-                found = script.clean_results(case, kept, where, self.operator)
-                script.save_results(request["results"], found)
+                results = script.clean_results(case, kept, where, self.operator)
+                script.save_results(request["results"], results)
                 return {
                     "status": "done",
-                    "undefined": self.undefined(case, kept, where, found.plain),
+                    "undefined": self.undefined(case, kept, where, results.plain),
                 }
             return self.judged(case, kept, request)
         except (script.CannotTry, *script.UNSUPPORTED) as error:
@@ -177,10 +177,10 @@ def forked(work: Any, limit: float) -> dict[str, Any]:
     if late:
         return {"status": "hang"}
     code = os.waitstatus_to_exitcode(status)
-    found: dict[str, Any] = (
+    answer: dict[str, Any] = (
         json.loads(text) if code == 0 and text else {"status": "died", "code": code}
     )
-    return found
+    return answer
 
 
 def main(arguments: list[str]) -> int:
@@ -205,10 +205,10 @@ def main(arguments: list[str]) -> int:
     print(json.dumps({"status": "ready"}), file=channel, flush=True)
     for line in sys.stdin:
         try:
-            found = server.answer(json.loads(line))
+            answer = server.answer(json.loads(line))
         except Exception as error:  # noqa: BLE001 - a candidate that cannot even be built is an answer
-            found = {"status": "cannot", "told": f"{type(error).__name__}: {error}"}
-        print(json.dumps(found), file=channel, flush=True)
+            answer = {"status": "cannot", "told": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=channel, flush=True)
     return 0
 
 

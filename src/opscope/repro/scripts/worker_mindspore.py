@@ -113,7 +113,7 @@ def nudged(script: Any, case: dict[str, Any], kept: dict[str, Any], seed: int) -
     """The floating inputs off by up to one rounding of the call's finest type: what the result then
     loses, no kernel of it can keep.
     """
-    chance, found = script.np.random.default_rng(seed), dict(kept)
+    chance, moved = script.np.random.default_rng(seed), dict(kept)
     unit = min(
         (
             script.UNITS[row["dtype"]]
@@ -126,8 +126,8 @@ def nudged(script: Any, case: dict[str, Any], kept: dict[str, Any], seed: int) -
         key = row["key"]
         if key is not None and row["dtype"] in script.UNITS:
             values = kept[key].astype(script.np.float64)
-            found[key] = values * (1 + unit * chance.uniform(-1, 1, values.shape))
-    return found
+            moved[key] = values * (1 + unit * chance.uniform(-1, 1, values.shape))
+    return moved
 
 
 def save(script: Any, name: str, made: dict[str, Any]) -> None:
@@ -150,13 +150,13 @@ def pattern_of(
         }
     except Exception:  # noqa: BLE001 - a kernel without float64
         exact = {}
-    found = {}
+    pattern = {}
     for slot, told in seen.items():
         classes = [name for name in script.CLASSES if told.get(name)]
         wide = [name for name in script.CLASSES if exact.get(slot, {}).get(name)]
         if classes or case["failure"]["kind"] != "nonfinite":
-            found[slot] = {"classes": classes, "exact": wide}
-    return found
+            pattern[slot] = {"classes": classes, "exact": wide}
+    return pattern
 
 
 def main(arguments: list[str]) -> int:
@@ -177,10 +177,10 @@ def main(arguments: list[str]) -> int:
     print(json.dumps({"status": "ready"}), file=channel, flush=True)
     for line in sys.stdin:
         try:
-            found = make(script, json.loads(line))
+            answer = make(script, json.loads(line))
         except Exception as error:  # noqa: BLE001 - a candidate that cannot even be built is an answer
-            found = {"status": "cannot", "told": f"{type(error).__name__}: {error}"}
-        print(json.dumps(found), file=channel, flush=True)
+            answer = {"status": "cannot", "told": f"{type(error).__name__}: {error}"}
+        print(json.dumps(answer), file=channel, flush=True)
     return 0
 
 

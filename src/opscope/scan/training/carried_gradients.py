@@ -24,15 +24,15 @@ _RESETS = frozenset({"zero", "_foreach_zero", "fill", "copy", "_foreach_copy"})
 def carried_gradients(story: Story) -> Iterator[Note]:
     """One warning a process, at the first addition to a gradient that was used."""
     for process, events in story.of_processes():
-        found = {
+        carried = {
             name: first
             for name, own in _by_name(events).items()
             if (first := _carried(own)) is not None
         }
-        if not found:
+        if not carried:
             continue
-        names = sorted(found)
-        first = min(found.values(), key=lambda event: event.index)
+        names = sorted(carried)
+        first = min(carried.values(), key=lambda event: event.index)
         yield Note(
             kind="gradients-not-zeroed",
             process=process,
@@ -46,11 +46,11 @@ def carried_gradients(story: Story) -> Iterator[Note]:
 
 
 def _by_name(events: Sequence[Event]) -> dict[str, list[Event]]:
-    found: dict[str, list[Event]] = {}
+    by_name: dict[str, list[Event]] = {}
     for event in events:
         if event.io == "output":
-            found.setdefault(event.name, []).append(event)
-    return found
+            by_name.setdefault(event.name, []).append(event)
+    return by_name
 
 
 def _carried(events: Sequence[Event]) -> Event | None:

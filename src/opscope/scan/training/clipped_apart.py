@@ -58,12 +58,16 @@ def clipped_apart(story: Story) -> Iterator[Note]:
     by_step: dict[tuple[str, int], dict[int, set[float]]] = defaultdict(lambda: defaultdict(set))
     for row in rows:
         by_step[row.name, row.step][row.process].add(row.number)
-    apart = {place for place, found in by_step.items() if _differ(list(found.values()))}
+    apart = {
+        parameter_in_step
+        for parameter_in_step, factors in by_step.items()
+        if _differ(list(factors.values()))
+    }
     if len({step for _, step in apart}) < STEPS:
         return
     names = sorted({name for name, _ in apart})
     first = next(row for row in rows if (row.name, row.step) in apart)
-    numbers = sorted(min(found) for found in by_step[first.name, first.step].values())
+    numbers = sorted(min(factors) for factors in by_step[first.name, first.step].values())
     yield Note(
         kind="clipped-apart",
         process=first.process,

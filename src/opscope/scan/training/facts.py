@@ -44,8 +44,8 @@ class Facts(msgspec.Struct, frozen=True):
     def trains(self, path: str, index: int) -> bool:
         """Whether a module was in training mode at a call; one of which nothing is noted was."""
         modes = self.modes.get(path, ())
-        place = bisect_right([begun for begun, _ in modes], index)
-        return place == 0 or modes[place - 1][1]
+        switches = bisect_right([begun for begun, _ in modes], index)
+        return switches == 0 or modes[switches - 1][1]
 
 
 def facts_of(torch: dict[str, Any]) -> Facts:

@@ -26,7 +26,7 @@ MAX_CALLS = 4096
 
 def lost_updates(story: Story) -> Iterator[Note]:
     """A finding for each call that loses updates; where it comes back, findings are one."""
-    suspects = sorted({key(*place) for place in _unmoved(story)})[:MAX_CALLS]
+    suspects = sorted({key(*call_id) for call_id in _unmoved(story)})[:MAX_CALLS]
     for call, rows in whole_calls(story.tables, np.array(suspects, dtype=np.int64)).values():
         lost = list(_lost(call, rows))
         if not lost:
@@ -53,10 +53,10 @@ def _unmoved(story: Story) -> Iterator[tuple[int, int]]:
     for event in story.events:
         if event.phase != "optimizer" or event.role != "parameter" or not event.size:
             continue
-        place = (event.process, event.index, event.slot)
+        slot_id = (event.process, event.index, event.slot)
         if event.io == "input":
-            before[place] = event.digest
-        elif event.digest is not None and before.get(place) == event.digest:
+            before[slot_id] = event.digest
+        elif event.digest is not None and before.get(slot_id) == event.digest:
             yield event.process, event.index
 
 

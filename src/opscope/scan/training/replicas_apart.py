@@ -96,15 +96,17 @@ def _trained(events: Sequence[Event]) -> Trained | None:
     return Trained(writes[0].process, writes[0].rank, writes[0], _frozen(read), _frozen(gradients))
 
 
-def _frozen(found: Mapping[tuple[str, int], set[int]]) -> dict[tuple[str, int], frozenset[int]]:
-    return {place: frozenset(digests) for place, digests in found.items()}
+def _frozen(
+    digests_at: Mapping[tuple[str, int], set[int]],
+) -> dict[tuple[str, int], frozenset[int]]:
+    return {name_and_step: frozenset(digests) for name_and_step, digests in digests_at.items()}
 
 
 def _shared(
-    held: Sequence[Mapping[tuple[str, int], frozenset[int]]], place: tuple[str, int]
+    held: Sequence[Mapping[tuple[str, int], frozenset[int]]], name_and_step: tuple[str, int]
 ) -> bool:
     """Whether all ranks hold the same bits at one time of a step."""
-    return bool(frozenset.intersection(*(one.get(place, frozenset()) for one in held)))
+    return bool(frozenset.intersection(*(one.get(name_and_step, frozenset()) for one in held)))
 
 
 def _parting(ranks: Sequence[Trained], names: frozenset[str]) -> int | None:
@@ -115,7 +117,9 @@ def _parting(ranks: Sequence[Trained], names: frozenset[str]) -> int | None:
     alike = [
         sum(_shared([one.read for one in ranks], (name, step)) for name in names) for step in steps
     ]
-    together = next((place for place, count in enumerate(alike) if count < len(names)), len(steps))
+    together = next(
+        (number for number, count in enumerate(alike) if count < len(names)), len(steps)
+    )
     if not names or not together or len(steps) - together < STEPS or any(alike[together:]):
         return None
     exchanged = any(

@@ -99,14 +99,14 @@ def _accusation(note: Note) -> Accusation:
 def _told(note: Note, tables: Tables) -> dict[str, Any]:
     wanted = np.array([key(note.process, note.index)], dtype=np.int64)
     for call, _ in whole_calls(tables, wanted, tensors=False).values():
-        place = {
+        about_call = {
             "rank": call.rank,
             "step": call.step,
             "call": call.name,
             "op": call.op,
             "source": call.source,
         }
-        return {"kind": note.kind, "words": note.words, **place, "parameters": note.parameters}
+        return {"kind": note.kind, "words": note.words, **about_call, "parameters": note.parameters}
     return {"kind": note.kind, "words": note.words, "parameters": note.parameters}
 
 

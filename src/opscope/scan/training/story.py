@@ -93,10 +93,10 @@ class Story(msgspec.Struct, frozen=True):
 
     def of_processes(self) -> Iterator[tuple[int, list[Event]]]:
         """Events of each process."""
-        found: dict[int, list[Event]] = {}
+        by_process: dict[int, list[Event]] = {}
         for event in self.events:
-            found.setdefault(event.process, []).append(event)
-        yield from found.items()
+            by_process.setdefault(event.process, []).append(event)
+        yield from by_process.items()
 
     @property
     def calls(self) -> Ints:
@@ -120,16 +120,21 @@ def sampled_steps(spans: Spans) -> Spans:
         steps.setdefault(process, set()).add(step)
     half = SAMPLED // 2
     kept = {
-        process: {*sorted(found)[:half], *sorted(found)[-half:]} for process, found in steps.items()
+        process: {*sorted(own_steps)[:half], *sorted(own_steps)[-half:]}
+        for process, own_steps in steps.items()
     }
-    return {place: span for place, span in spans.items() if place[2] in kept[place[0]]}
+    return {
+        step_of_rank: span
+        for step_of_rank, span in spans.items()
+        if step_of_rank[2] in kept[step_of_rank[0]]
+    }
 
 
 def calls_in(spans: Spans) -> Ints:
     """Numbers of the calls between the first and the last of each span."""
     return merged(
         [
-            np.arange(key(place[0], first), key(place[0], last) + 1, dtype=np.int64)
-            for place, (first, last) in spans.items()
+            np.arange(key(owner[0], first), key(owner[0], last) + 1, dtype=np.int64)
+            for owner, (first, last) in spans.items()
         ]
     )

@@ -52,10 +52,10 @@ class _Read(msgspec.Struct, frozen=True):
 
 def unset_state(story: Story) -> Iterator[Note]:
     """A finding for the step that reads what a skipped first step did not write."""
-    found: dict[tuple[int, int], list[_Read]] = {}
+    by_call: dict[tuple[int, int], list[_Read]] = {}
     for read in _of_unset_memory(story.tables, story):
-        found.setdefault((read.process, read.index), []).append(read)
-    for (process, index), reads in found.items():
+        by_call.setdefault((read.process, read.index), []).append(read)
+    for (process, index), reads in by_call.items():
         names = sorted({read.parameter for read in reads if read.parameter is not None})
         whose = f" of {listed(names)}" if names else ""
         yield Note(
@@ -77,12 +77,12 @@ def _of_unset_memory(tables: Tables, story: Story) -> Iterator[_Read]:
     blank: set[tuple[int, int | None]] = set()
     for row in tables.rows(_STATES, wanted=story.calls):
         read = _Read(*row)
-        place = (read.process, read.storage)
+        state = (read.process, read.storage)
         if read.skipped:
             if read.unset:
-                blank.add(place)
-        elif place in blank:
-            blank.discard(place)
+                blank.add(state)
+        elif state in blank:
+            blank.discard(state)
             if not _is_first(read.args):
                 yield read
 

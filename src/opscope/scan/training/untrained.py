@@ -156,11 +156,11 @@ def _without_optimizer(
 
 def _parted(process: int, facts: Facts, events: Sequence[Event]) -> Iterator[Note]:
     for parted in facts.parted:
-        place = next((event for event in events if event.step == parted.step), events[-1])
+        event_at = next((event for event in events if event.step == parted.step), events[-1])
         yield Note(
             kind="tied-parameters-parted",
             process=process,
-            index=place.index,
+            index=event_at.index,
             words=(
                 f"{listed(parted.parameters)} were one parameter, and are not from step "
                 f"{parted.step} on"
