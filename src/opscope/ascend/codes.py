@@ -345,11 +345,30 @@ _VERDICT = {
     107: ("atomic overflow", "an atomic accumulation overflowed"),
 }
 _HCCL = (
-    "success", "parameter", "null pointer", "memory", "internal", "not supported", "not found",
-    "unavailable", "system call", "timeout", "file", "TCP connect", "RoCE connect", "TCP transfer",
-    "RoCE transfer", "runtime", "driver", "profiling", "CCE", "network", "try again", "remote",
+    "success",
+    "parameter",
+    "null pointer",
+    "memory",
+    "internal",
+    "not supported",
+    "not found",
+    "unavailable",
+    "system call",
+    "timeout",
+    "file",
+    "TCP connect",
+    "RoCE connect",
+    "TCP transfer",
+    "RoCE transfer",
+    "runtime",
+    "driver",
+    "profiling",
+    "CCE",
+    "network",
+    "try again",
+    "remote",
     "suspending",
-)  # fmt: skip
+)
 _ACL_LIKE = 999_999  # decimal codes of AscendCL have six digits
 _MOST = 64
 _LONGEST = 40  # characters of a number
@@ -391,19 +410,19 @@ def screen_code(code: str) -> Meaning | None:
 
 def explain_status(status: int) -> tuple[Meaning, ...]:
     """Overflow status of an AI Core bit by bit (272 is 0x10 and 0x100)."""
-    found = [
+    meanings = [
         Meaning(hex(bit), "overflow status", f"bit {bit.bit_length() - 1}", word)
         for bit, word in CORE_WORDS.items()
         if status & bit
     ]
     rest = status & ~sum(CORE_WORDS)
     if rest:
-        found.append(
+        meanings.append(
             Meaning(
                 hex(rest), "overflow status", "not documented", "bits that no public source names"
             )
         )
-    return tuple(found) or (Meaning("0x0", "overflow status", "none", "no overflow"),)
+    return tuple(meanings) or (Meaning("0x0", "overflow status", "none", "no overflow"),)
 
 
 def explain_code(text: str) -> tuple[Meaning, ...]:
@@ -431,8 +450,8 @@ def _one(text: str) -> tuple[Meaning, ...]:
     if text.lower().startswith("hccl:"):
         return _hccl(text[5:])
     number = _number(text)
-    found = tuple(_meanings(number, hexadecimal=text.lower().startswith("0x")))
-    return found or (_unknown(text, number),)
+    meanings = tuple(_meanings(number, hexadecimal=text.lower().startswith("0x")))
+    return meanings or (_unknown(text, number),)
 
 
 def _unknown(text: str, code: int) -> Meaning:

@@ -35,14 +35,26 @@ _IO = {
 }
 # Address of a register -> the name the newest dump gives it, on 910B and A3.
 _CLASSIC = {
-    0x700: "AIC_ERR_0", 0x704: "AIC_ERR_1", 0x760: "AIC_ERR_2", 0x764: "AIC_ERR_3",
-    0x780: "AIC_ERR_4", 0x790: "AIC_ERR_5",
-    0x710: "BIU_ERR_0", 0x714: "BIU_ERR_1", 0x718: "CCU_ERR_0", 0x71C: "CCU_ERR_1",
-    0x720: "CUBE_ERR_0", 0x728: "IFU_ERR_0",
-    0x72C: "IFU_ERR_1", 0x730: "MTE_ERR_0", 0x734: "MTE_ERR_1", 0x738: "VEC_ERR_0",
-    0x73C: "VEC_ERR_1", 0x78C: "FIXP_ERR_0",
+    0x700: "AIC_ERR_0",
+    0x704: "AIC_ERR_1",
+    0x760: "AIC_ERR_2",
+    0x764: "AIC_ERR_3",
+    0x780: "AIC_ERR_4",
+    0x790: "AIC_ERR_5",
+    0x710: "BIU_ERR_0",
+    0x714: "BIU_ERR_1",
+    0x718: "CCU_ERR_0",
+    0x71C: "CCU_ERR_1",
+    0x720: "CUBE_ERR_0",
+    0x728: "IFU_ERR_0",
+    0x72C: "IFU_ERR_1",
+    0x730: "MTE_ERR_0",
+    0x734: "MTE_ERR_1",
+    0x738: "VEC_ERR_0",
+    0x73C: "VEC_ERR_1",
+    0x78C: "FIXP_ERR_0",
     0x7C8: "FIXP_ERR_1",
-}  # fmt: skip
+}
 # Address of an error register of Ascend 950 -> number of its first bit; unit -> addresses of its
 # info registers.
 _BITS950 = {
@@ -57,11 +69,13 @@ _BITS950 = {
     0x7708: 352,
 }
 _INFO950 = {
-    "sc": (0x4730, 0x4734), "su": (0x5730, 0x5734, 0x5738, 0x573C), "mte": (0x6718, 0x671C, 0x6720,
-        0x6724, 0x6728, 0x673C),
-    "vec": (0x7730, 0x7734, 0x7738, 0x773C, 0x7740, 0x7744), "cube": (0x8730, 0x8734),
+    "sc": (0x4730, 0x4734),
+    "su": (0x5730, 0x5734, 0x5738, 0x573C),
+    "mte": (0x6718, 0x671C, 0x6720, 0x6724, 0x6728, 0x673C),
+    "vec": (0x7730, 0x7734, 0x7738, 0x773C, 0x7740, 0x7744),
+    "cube": (0x8730, 0x8734),
     "l1": (0xA718, 0xA71C),
-}  # fmt: skip
+}
 
 
 def core_of(fault: Fault, cores: Sequence[CoreFile]) -> CoreFile | None:
@@ -84,13 +98,13 @@ def core_of(fault: Fault, cores: Sequence[CoreFile]) -> CoreFile | None:
 def fault_of(one: CoreFile) -> Fault:
     """An error of which only the .core file is there."""
     named = _NAME.fullmatch(Path(one.path).name)
-    place = (
+    task_facts = (
         {"stream": int(named["stream"]), "task": int(named["task"]), "kernel": named["kernel"]}
         if named
         else {}
     )
     return completed(
-        Fault(files=(one.path,), device=one.device, function=one.kernel or None, **place),  # type: ignore[arg-type]
+        Fault(files=(one.path,), device=one.device, function=one.kernel or None, **task_facts),  # type: ignore[arg-type]
         one,
     )
 
@@ -109,8 +123,8 @@ def completed(fault: Fault, one: CoreFile) -> Fault:
     if not fault.tiling:
         changes["tiling"] = next(
             (
-                _content(one, place)
-                for place, block in enumerate(one.blocks)
+                _content(one, number)
+                for number, block in enumerate(one.blocks)
                 if block.type == _TILING
             ),
             b"",
@@ -168,8 +182,8 @@ def _arguments(one: CoreFile) -> Iterator[Argument]:
         )
 
 
-def _content(one: CoreFile, place: int) -> bytes:
-    block = one.blocks[place]
+def _content(one: CoreFile, number: int) -> bytes:
+    block = one.blocks[number]
     return (
         content(Path(one.path), (block.offset, min(block.size, block.stored)))
         if block.copied
@@ -179,11 +193,11 @@ def _content(one: CoreFile, place: int) -> bytes:
 
 def _words(one: CoreFile) -> tuple[int, ...]:
     places = (
-        place
-        for place, block in enumerate(one.blocks)
+        number
+        for number, block in enumerate(one.blocks)
         if block.type == _ARGUMENTS and block.size <= 8 * _MAX_WORDS
     )
-    data = next((_content(one, place) for place in places), b"")
+    data = next((_content(one, number) for number in places), b"")
     return tuple(int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) - 7, 8))
 
 
@@ -200,5 +214,5 @@ def kernel_in(one: CoreFile) -> Kernel | None:
 
 def values_in(one: CoreFile, io: str, index: int) -> bytes | None:
     """Bytes of a tensor in the .core file; None where it does not hold them."""
-    places = [place for place, block in enumerate(one.blocks) if _IO.get(block.type) == io]
+    places = [number for number, block in enumerate(one.blocks) if _IO.get(block.type) == io]
     return _content(one, places[index]) or None if index < len(places) else None

@@ -45,18 +45,33 @@ from opscope.ascend.registers import ASCEND950, CLASSIC
 
 _BYTE = re.compile(r"0[xX][0-9a-fA-F]{1,2}")
 _LIMIT = 4096  # of anything that one error may list
-_IO = {1: "input", 2: "input", 3: "output", 4: "workspace", 5: "log", 6: "mc2 context",
-    7: "tiling", 8: "L1", 9: "L2",
-       10: "overflow address", 11: "FFTS address", 12: "output"}  # fmt: skip
+_IO = {
+    1: "input",
+    2: "input",
+    3: "output",
+    4: "workspace",
+    5: "log",
+    6: "mc2 context",
+    7: "tiling",
+    8: "L1",
+    9: "L2",
+    10: "overflow address",
+    11: "FFTS address",
+    12: "output",
+}
 # Names in the slog of 2020 and in the newest dump's analysis -> names in a core line.
 _SLOG = {
-    "PC_START": "pc start", "CURRENT_PC": "current", "PARA_BASE": "para base",
+    "PC_START": "pc start",
+    "CURRENT_PC": "current",
+    "PARA_BASE": "para base",
     "AIC_ERROR_MASK": "aic error mask",
     "VEC_ERR_INFO": "vec error info",
-    "MTE_ERR_INFO": "mte error info", "IFU_ERR_INFO": "ifu error info",
+    "MTE_ERR_INFO": "mte error info",
+    "IFU_ERR_INFO": "ifu error info",
     "CCU_ERR_INFO": "ccu error info",
-    "CUBE_ERR_INFO": "cube error info", "BIU_ERR_INFO": "biu error info",
-}  # fmt: skip
+    "CUBE_ERR_INFO": "cube error info",
+    "BIU_ERR_INFO": "biu error info",
+}
 # Attributes of an error -> names in the line of a failure.
 _PLACES = {
     "own_device": "device_id",
@@ -180,8 +195,8 @@ class Open:
         self.assumed |= other.assumed
         self.cut |= other.cut
         self.copies |= other.copies
-        for place, argument in other.arguments.items():
-            self.arguments.setdefault(place, argument)
+        for position, argument in other.arguments.items():
+            self.arguments.setdefault(position, argument)
 
     def is_task(self, stream: int | None, task: int | None) -> bool:
         """Whether this is the error of a task, as far as both are known."""
@@ -228,17 +243,17 @@ def _core(core: Core, fault: Open, _: Record) -> None:
 
 @_fold.register
 def _extend(event: Extended, fault: Open, _: Record) -> None:
-    place = _extended_core(fault, event)
-    if place is None:
+    core_number = _extended_core(fault, event)
+    if core_number is None:
         return
-    core = fault.cores[place]
+    core = fault.cores[core_number]
     codes = core.codes
     if core.numbering == CLASSIC:
         codes = event.codes or codes
         second = event.values.get("aicore error2")
         if second and isinstance(second, int):
             codes = (codes[0] if codes else 0, second, *codes[2:])
-    fault.cores[place] = msgspec.structs.replace(
+    fault.cores[core_number] = msgspec.structs.replace(
         core,
         extend={**core.extend, **event.values},
         message=core.message or event.message,
@@ -253,8 +268,8 @@ def _extended_core(fault: Open, event: Extended) -> int | None:
     """The core an extending record is about: the one it names, else the last one without one."""
     places = range(len(fault.cores) - 1, -1, -1)
     if event.core is not None:
-        return next((place for place in places if fault.cores[place].core == event.core), None)
-    return next((place for place in places if not fault.cores[place].extend), None)
+        return next((number for number in places if fault.cores[number].core == event.core), None)
+    return next((number for number in places if not fault.cores[number].extend), None)
 
 
 @_fold.register
@@ -355,14 +370,14 @@ def _load_data(event: LoadedData, fault: Open, _: Record) -> None:
     io = _IO.get(loading.kind or 0, "unknown")
     for word, said in (("workspace", "workspace"), ("tiling", "tiling"), ("mc2", "mc2 context")):
         io = said if word in loading.what else io
-    place = sum(1 for known in fault.arguments.values() if known.io == io and known.part == 0)
+    count = sum(1 for known in fault.arguments.values() if known.io == io and known.part == 0)
     index = next(
         (
             known.index
             for known in fault.arguments.values()
             if known.position == loading.index and known.io == io
         ),
-        place,
+        count,
     )
     if io == "unknown":
         index = loading.index
@@ -438,8 +453,8 @@ def with_registers(core: Core, values: Mapping[str, int]) -> Core:
             codes += [0] * (3 - len(codes))
             codes[word // 2] |= (value & 0xFFFFFFFF) << 32 * (word % 2)
         elif name[:-2] in _HALVES and name[-1] in "01":
-            place = f"{name[:-6].lower()} error info"
-            known[place] = known.get(place, 0) | (value & 0xFFFFFFFF) << 32 * int(name[-1])
+            register = f"{name[:-6].lower()} error info"
+            known[register] = known.get(register, 0) | (value & 0xFFFFFFFF) << 32 * int(name[-1])
         elif name.startswith("FIXP_ERR_") and name[-1] in "01":
             known.setdefault(f"fixp_error{name[-1]} info", value)
         else:
@@ -484,12 +499,15 @@ def _screen_core(event: ScreenCore, fault: Open, record: Record) -> None:
 
 @_fold.register
 def _analysed(event: AnalysedCore, fault: Open, record: Record) -> None:
-    place = next((place for place, core in enumerate(fault.cores) if core.core == event.core), None)
-    if place is None and not fault.cores:
+    core_number = next(
+        (core_number for core_number, core in enumerate(fault.cores) if core.core == event.core),
+        None,
+    )
+    if core_number is None and not fault.cores:
         core = Core(core=event.core, kind=event.kind, device=fault.device, time=record.time)
         fault.cores.append(with_registers(core, event.registers))
-    elif place is not None and fault.cores[place].numbering == CLASSIC:
-        fault.cores[place] = with_registers(fault.cores[place], event.registers)
+    elif core_number is not None and fault.cores[core_number].numbering == CLASSIC:
+        fault.cores[core_number] = with_registers(fault.cores[core_number], event.registers)
 
 
 @_fold.register
@@ -604,8 +622,8 @@ def _words(blocks: Mapping[int, tuple[int, ...]]) -> tuple[int, ...]:
 def _tiling(fault: Open) -> tuple[bytes, bool]:
     text = fault.described.get("tiling_data", "")
     cut = "tiling_data" in fault.cut
-    found = [int(byte, 16) for byte in _bytes_of(text, whole=not cut)]
-    return bytes(found), cut
+    values = [int(byte, 16) for byte in _bytes_of(text, whole=not cut)]
+    return bytes(values), cut
 
 
 def _bytes_of(text: str, *, whole: bool) -> list[str]:

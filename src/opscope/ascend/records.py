@@ -35,21 +35,76 @@ _BACK = 64  # lines to look back for the head of a line that has none
 WORDS = tuple(
     word.encode()
     for word in (
-        "The error from", "extend info", "error occurs on", "there is an", "kernel exec",
-        "core list", "coreId", "AIC_INFO", "AIC\\_INFO", "args after", "args before", "tilingKey",
-        "Dump][Exception", "Dump\\]\\[Exception", "retCode=0x", "ErrCode=", "runtime result",
-        "DevMalloc: ", "DevFree: ", "Device memory", "Error register info", "Error PC info",
-        "Error symbol info", "[Symbolize]",
-        "exception_print", "AICORE_INFO_START", "_ERR_INFO=", "PC_START=", "AIC_ERROR",
-        "CURRENT_PC=", "AI_CORE_INT=", "PARA_BASE=", "core_list=", "Task run failed",
-        "Task exception", "AtomicLaunchKernel", "dha status", "maybe invalid", "D2H failed",
-        "RAS occurs", "skip refresh addr", "skip log args", "dump file path is", "dumpScene=",
-        "fault va", "page fault", "BuildSingleOp", "task exec", "EI00", "EZ9999:", "EZ2001:",
-        "EE9999:", "EI9999:", "EJ00", "EH9999:", "E19999:", "EL0004:", "EE1001:",
-        "data invalid", "error code", "[PID", "sdma error", "out of memory",
-        "[ASSERT]", "Error happened", "[INIT]Ascend soc", "soc version", "SocVersion",
+        "The error from",
+        "extend info",
+        "error occurs on",
+        "there is an",
+        "kernel exec",
+        "core list",
+        "coreId",
+        "AIC_INFO",
+        "AIC\\_INFO",
+        "args after",
+        "args before",
+        "tilingKey",
+        "Dump][Exception",
+        "Dump\\]\\[Exception",
+        "retCode=0x",
+        "ErrCode=",
+        "runtime result",
+        "DevMalloc: ",
+        "DevFree: ",
+        "Device memory",
+        "Error register info",
+        "Error PC info",
+        "Error symbol info",
+        "[Symbolize]",
+        "exception_print",
+        "AICORE_INFO_START",
+        "_ERR_INFO=",
+        "PC_START=",
+        "AIC_ERROR",
+        "CURRENT_PC=",
+        "AI_CORE_INT=",
+        "PARA_BASE=",
+        "core_list=",
+        "Task run failed",
+        "Task exception",
+        "AtomicLaunchKernel",
+        "dha status",
+        "maybe invalid",
+        "D2H failed",
+        "RAS occurs",
+        "skip refresh addr",
+        "skip log args",
+        "dump file path is",
+        "dumpScene=",
+        "fault va",
+        "page fault",
+        "BuildSingleOp",
+        "task exec",
+        "EI00",
+        "EZ9999:",
+        "EZ2001:",
+        "EE9999:",
+        "EI9999:",
+        "EJ00",
+        "EH9999:",
+        "E19999:",
+        "EL0004:",
+        "EE1001:",
+        "data invalid",
+        "error code",
+        "[PID",
+        "sdma error",
+        "out of memory",
+        "[ASSERT]",
+        "Error happened",
+        "[INIT]Ascend soc",
+        "soc version",
+        "SocVersion",
     )
-)  # fmt: skip
+)
 _FOLLOWED = (b"AICORE_INFO_START", b"exception_print")
 _HEAD = re.compile(
     r"\[(?P<level>DEBUG|INFO|WARNING|WARN|ERROR|EVENT|TRACE|CRITICAL|OPLOG|NULL)\]\s*(?P<module>[A-Za-z][\w.]*)\((?P<pid>-?\d+),(?P<process>[^)\n]{0,64})\):"
@@ -266,19 +321,19 @@ def unescaped(text: str) -> str:
 
 def _record(line: bytes, offset: int, name: str, before: bytes) -> Record:
     text = _text(line)
-    found = _HEAD.search(text[:4096]) if "):2" in text[:400] else None
-    if found is not None:
-        tid, rest = _tid(found["rest"] + text[4096:])
+    parts = _HEAD.search(text[:4096]) if "):2" in text[:400] else None
+    if parts is not None:
+        tid, rest = _tid(parts["rest"] + text[4096:])
         return Record(
             text=rest,
             file=name,
             offset=offset,
-            level=found["level"],
-            module=found["module"],
-            pid=int(found["pid"][:10]),
-            process=found["process"],
-            time=found["time"],
-            where=found["where"],
+            level=parts["level"],
+            module=parts["module"],
+            pid=int(parts["pid"][:10]),
+            process=parts["process"],
+            time=parts["time"],
+            where=parts["where"],
             tid=tid,
             cut=len(text) >= CUT_FROM,
         )
@@ -301,8 +356,8 @@ def _record(line: bytes, offset: int, name: str, before: bytes) -> Record:
 
 
 def _rank(text: str) -> int | None:
-    found = _RANK.match(text)
-    return int(found["rank"]) if found is not None else None
+    line = _RANK.match(text)
+    return int(line["rank"]) if line is not None else None
 
 
 def _on_screen(record: Record, before: Record | None, rank: int | None) -> Record:
@@ -314,12 +369,12 @@ def _on_screen(record: Record, before: Record | None, rank: int | None) -> Recor
     """
     if rank is not None:
         record = msgspec.structs.replace(record, pid=-1 - rank, process=f"rank {rank}")
-    found = _SCREEN.search(record.text[:400])
-    if found is not None:
+    screen_head = _SCREEN.search(record.text[:400])
+    if screen_head is not None:
         return msgspec.structs.replace(
             record,
-            pid=int(found["pid"]) if found["pid"] else record.pid,
-            time=found["time"].rstrip("."),
+            pid=int(screen_head["pid"]) if screen_head["pid"] else record.pid,
+            time=screen_head["time"].rstrip("."),
         )
     if before is None or record.text.lstrip().startswith(("EZ9999: Inner", "Traceback (most")):
         return record
@@ -327,10 +382,10 @@ def _on_screen(record: Record, before: Record | None, rank: int | None) -> Recor
 
 
 def _tid(rest: str) -> tuple[int | None, str]:
-    found = _TID.match(rest)
-    if found is None or found.end() == 0:
+    thread = _TID.match(rest)
+    if thread is None or thread.end() == 0:
         return None, rest
-    return int(found[1] or found[2]), rest[found.end() :]
+    return int(thread[1] or thread[2]), rest[thread.end() :]
 
 
 _GOES_ON = re.compile(
@@ -355,7 +410,7 @@ def _joined(first: Record, second: Record) -> Record | None:
         and second.offset - first.offset > len(first.text) * 4 + 4096
     ):
         return None
-    found = _GOES_ON.match(second.text)
-    if found is None:
+    rest = _GOES_ON.match(second.text)
+    if rest is None:
         return None
-    return msgspec.structs.replace(first, text=first.text + found[1], cut=second.cut)
+    return msgspec.structs.replace(first, text=first.text + rest[1], cut=second.cut)

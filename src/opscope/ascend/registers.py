@@ -388,11 +388,14 @@ class Decoded(msgspec.Struct, frozen=True):
 
 
 SOC_TYPES = {
-    0b000: "read of poisoned data", 0b001: "read out of range", 0b010: "read bus error",
+    0b000: "read of poisoned data",
+    0b001: "read out of range",
+    0b010: "read bus error",
     0b011: "read decode error: no module has the address",
-    0b101: "write out of range", 0b110: "write bus error",
+    0b101: "write out of range",
+    0b110: "write bus error",
     0b111: "write decode error: no module has the address",
-}  # fmt: skip
+}
 
 
 def decode_info(unit: str, word: int) -> tuple[Decoded, ...]:

@@ -13,14 +13,29 @@ import re
 E_CODE = re.compile(r"E[0-9A-Z]\d{4}", re.IGNORECASE)
 _INTERNAL = 9000
 _MODULES = {
-    "1": "graph engine", "2": "fusion engine", "3": "AI CPU",
-    "4": "TBE fusion (compiling operators)", "7": "vector operator plugin",
-    "8": "vector operator", "B": "TBE pass compiler", "C": "auto tune", "D": "RL tune",
-    "E": "runtime", "F": "LxFusion", "G": "AOE",
-    "H": "AscendCL", "I": "HCCL", "J": "HCCP", "K": "profiling", "L": "driver",
-    "M": "queue scheduling", "N": "DVPP", "O": "AMCT",
-    "P": "dump", "Z": "operator",
-}  # fmt: skip
+    "1": "graph engine",
+    "2": "fusion engine",
+    "3": "AI CPU",
+    "4": "TBE fusion (compiling operators)",
+    "7": "vector operator plugin",
+    "8": "vector operator",
+    "B": "TBE pass compiler",
+    "C": "auto tune",
+    "D": "RL tune",
+    "E": "runtime",
+    "F": "LxFusion",
+    "G": "AOE",
+    "H": "AscendCL",
+    "I": "HCCL",
+    "J": "HCCP",
+    "K": "profiling",
+    "L": "driver",
+    "M": "queue scheduling",
+    "N": "DVPP",
+    "O": "AMCT",
+    "P": "dump",
+    "Z": "operator",
+}
 _KNOWN = {
     "E19999": "internal error; the first error in the process log is the cause",
     "E20001": "an operator could not be compiled",

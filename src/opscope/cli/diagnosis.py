@@ -27,11 +27,17 @@ from opscope.version import VERSION
 
 # Distribution -> the module it is imported as.
 BASE = {
-    "numpy": "numpy", "ml-dtypes": "ml_dtypes", "msgspec": "msgspec", "safetensors": "safetensors",
+    "numpy": "numpy",
+    "ml-dtypes": "ml_dtypes",
+    "msgspec": "msgspec",
+    "safetensors": "safetensors",
     "nanoarrow": "nanoarrow",
-    "xxhash": "xxhash", "duckdb": "duckdb", "rapidfuzz": "rapidfuzz", "cyclopts": "cyclopts",
+    "xxhash": "xxhash",
+    "duckdb": "duckdb",
+    "rapidfuzz": "rapidfuzz",
+    "cyclopts": "cyclopts",
     "rich": "rich",
-}  # fmt: skip
+}
 FRAMEWORKS = ("torch", "torch_npu", "mindspore")
 PROBE_SECONDS = 120
 NOT_FROM_HERE = ("-P",) if sys.version_info >= (3, 11) else ()
@@ -183,9 +189,7 @@ def format_facts() -> dict[str, str]:
     """Every format by name: "" where it can be read, else why not."""
     from opscope.formats.registry import Unavailable, formats
 
-    return {
-        found.name: found.reason if isinstance(found, Unavailable) else "" for found in formats()
-    }
+    return {form.name: form.reason if isinstance(form, Unavailable) else "" for form in formats()}
 
 
 def cann_facts(environment: Mapping[str, str]) -> dict[str, str]:
@@ -201,17 +205,17 @@ def cann_facts(environment: Mapping[str, str]) -> dict[str, str]:
         Path(home, "version.cfg"),
         Path(home, "opp", "version.info"),
     ]
-    for place in places:
+    for path in places:
         try:
-            found = re.search(
+            version = re.search(
                 r"^\s*(?:version|Version|running_version)\s*=\s*\[?([\w.:\-]+)",
-                place.read_text(errors="replace"),
+                path.read_text(errors="replace"),
                 re.MULTILINE,
             )
         except OSError:
             continue
-        if found is not None:
-            return {"path": home, "version": found[1]}
+        if version is not None:
+            return {"path": home, "version": version[1]}
     return {"path": home, "version": "unknown"}
 
 

@@ -27,9 +27,14 @@ _KEYWORD = re.compile(r"([A-Za-z_]\w{0,200})=")
 _HEAD = re.compile(r"(<[^<>(]{1,300}>|[^\s(\[<]{1,300}(?: \[(?:implicit|explicit)\] )?)\(")
 _CLOSING = {"[": "]", "(": ")", "{": "}"}
 _BITS = {
-    "b8": "bool", "i": "int", "u": "uint", "f": "float", "bf": "bfloat", "c": "complex",
+    "b8": "bool",
+    "i": "int",
+    "u": "uint",
+    "f": "float",
+    "bf": "bfloat",
+    "c": "complex",
     "f4e2m1fnx2": "float4_e2m1fn_x2",
-}  # fmt: skip
+}
 _ABBREVIATED = re.compile(r"(bf|[iufc])(\d{1,3})")
 
 

@@ -58,16 +58,29 @@ _CORE_UNITS = frozenset(("AI Core", "AIC", "AIV"))
 # Code in the status of each atomic unit -> what happened, and its bit in the vocabulary of the AI
 # Core's status.
 _ATOMIC = {
-    "DHA Atomic Add": (8, 0xFF, {
-        0x9: ("overflow", FLOAT_OVERFLOW), 0xA: ("underflow", 0), 0xB: ("the source is NaN", 0),
-        0xC: ("the destination is NaN", 0), 0xD: ("source and destination are NaN", 0),
-    }),
-    "L2 Atomic Add": (16, 0x7, {
-        1: ("overflow", FLOAT_OVERFLOW), 2: ("underflow", 0), 3: ("the source is NaN", 0),
-        4: ("the destination is NaN", 0),
-        5: ("source and destination are NaN", 0),
-    }),
-}  # fmt: skip
+    "DHA Atomic Add": (
+        8,
+        0xFF,
+        {
+            0x9: ("overflow", FLOAT_OVERFLOW),
+            0xA: ("underflow", 0),
+            0xB: ("the source is NaN", 0),
+            0xC: ("the destination is NaN", 0),
+            0xD: ("source and destination are NaN", 0),
+        },
+    ),
+    "L2 Atomic Add": (
+        16,
+        0x7,
+        {
+            1: ("overflow", FLOAT_OVERFLOW),
+            2: ("underflow", 0),
+            3: ("the source is NaN", 0),
+            4: ("the destination is NaN", 0),
+            5: ("source and destination are NaN", 0),
+        },
+    ),
+}
 
 
 class UnknownUnitError(FormatError):

@@ -40,17 +40,35 @@ if TYPE_CHECKING:
 KINDS = {"mindspore": "mindspore", "acl": "cann", "msprobe": "msprobe"}
 # Column of statistic.csv -> its name in statistic_category, in the order of the file.
 COLUMNS = {
-    "Max Value": "max", "Min Value": "min", "Avg Value": "avg", "Count": "count",
-    "Negative Zero Count": "negative zero count", "Positive Zero Count": "positive zero count",
-    "NaN Count": "nan count", "Negative Inf Count": "negative inf count",
-    "Positive Inf Count": "positive inf count", "Zero Count": "zero count", "MD5 Value": "md5",
+    "Max Value": "max",
+    "Min Value": "min",
+    "Avg Value": "avg",
+    "Count": "count",
+    "Negative Zero Count": "negative zero count",
+    "Positive Zero Count": "positive zero count",
+    "NaN Count": "nan count",
+    "Negative Inf Count": "negative inf count",
+    "Positive Inf Count": "positive inf count",
+    "Zero Count": "zero count",
+    "MD5 Value": "md5",
     "L2Norm Value": "l2norm",
-}  # fmt: skip
+}
 FIXED = 10  # columns before the statistics: Op Type to Shape
 ACL_HEADER = (
-    "Input/Output", "Index", "Data Size", "Data Type", "Format", "Shape", "Max Value", "Min Value",
-    "Avg Value", "Count", "Nan Count", "Negative Inf Count", "Positive Inf Count",
-)  # fmt: skip
+    "Input/Output",
+    "Index",
+    "Data Size",
+    "Data Type",
+    "Format",
+    "Shape",
+    "Max Value",
+    "Min Value",
+    "Avg Value",
+    "Count",
+    "Nan Count",
+    "Negative Inf Count",
+    "Positive Inf Count",
+)
 Key = tuple[int, int, str, str]
 
 

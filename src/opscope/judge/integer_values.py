@@ -183,6 +183,10 @@ _CHECKS: dict[str, Check] = {
     "mul": _check_of(lambda a, b, _: a * b),
     "square": _check_of(lambda a, b, _: a * b, second=0),
     "pow": _check_pow,
-    "sum": _check_sum, "mm": _check_matmul, "bmm": _check_matmul, "matmul": _check_matmul,
-    "mv": _check_matmul, "dot": _check_matmul,
-}  # fmt: skip
+    "sum": _check_sum,
+    "mm": _check_matmul,
+    "bmm": _check_matmul,
+    "matmul": _check_matmul,
+    "mv": _check_matmul,
+    "dot": _check_matmul,
+}

@@ -12,23 +12,38 @@ from opscope.run.dtypes import find_dtype
 # IEEE 754 for the first four; OCP 8-bit Floating Point Specification 1.0 for e4m3fn and e5m2;
 # Graphcore/AMD for *fnuz; HiFloat8: Ascend's published table (largest finite value 2^15).
 _LARGEST = {
-    "float64": 1.7976931348623157e308, "float32": 3.4028234663852886e38, "float16": 65504.0,
+    "float64": 1.7976931348623157e308,
+    "float32": 3.4028234663852886e38,
+    "float16": 65504.0,
     "bfloat16": 3.3895313892515355e38,
-    "float8_e4m3fn": 448.0, "float8_e5m2": 57344.0, "float8_e4m3fnuz": 240.0,
-    "float8_e5m2fnuz": 57344.0, "float8_e4m3b11fnuz": 30.0,
-    "float8_e4m3": 240.0, "float8_e3m4": 15.5, "hifloat8": 32768.0,
+    "float8_e4m3fn": 448.0,
+    "float8_e5m2": 57344.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2fnuz": 57344.0,
+    "float8_e4m3b11fnuz": 30.0,
+    "float8_e4m3": 240.0,
+    "float8_e3m4": 15.5,
+    "hifloat8": 32768.0,
     "complex128": 1.7976931348623157e308,
     "complex64": 3.4028234663852886e38,
     "complex32": 65504.0,
-}  # fmt: skip
+}
 
 # Digits of the significand, the hidden one included: a result rounds to infinity from half a step
 # beyond the largest value.
 _DIGITS = {
-    "float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4,
-    "float8_e5m2": 3, "float8_e4m3fnuz": 4,
-    "float8_e5m2fnuz": 3, "float8_e4m3b11fnuz": 4, "float8_e4m3": 4, "float8_e3m4": 5,
-}  # fmt: skip
+    "float64": 53,
+    "float32": 24,
+    "float16": 11,
+    "bfloat16": 8,
+    "float8_e4m3fn": 4,
+    "float8_e5m2": 3,
+    "float8_e4m3fnuz": 4,
+    "float8_e5m2fnuz": 3,
+    "float8_e4m3b11fnuz": 4,
+    "float8_e4m3": 4,
+    "float8_e3m4": 5,
+}
 
 # Types so narrow that values near their limit are an early warning.
 NARROW = frozenset(

@@ -383,9 +383,19 @@ def _unknown(case: Case) -> Tolerance:
 
 
 _RULES: dict[str, Callable[[Case], Tolerance]] = {
-    "exact": _exact, "cast": _cast, "arithmetic": _arithmetic, "elementary": _elementary,
-    "composed": _composed, "sum": _sum,
-    "product": _product, "loss": _loss, "softmax": _softmax, "norm": _norm,
-    "attention": _attention, "optimizer": _optimizer,
-    "transform": _transform, "unjudged": _unjudged, "unknown": _unknown,
-}  # fmt: skip
+    "exact": _exact,
+    "cast": _cast,
+    "arithmetic": _arithmetic,
+    "elementary": _elementary,
+    "composed": _composed,
+    "sum": _sum,
+    "product": _product,
+    "loss": _loss,
+    "softmax": _softmax,
+    "norm": _norm,
+    "attention": _attention,
+    "optimizer": _optimizer,
+    "transform": _transform,
+    "unjudged": _unjudged,
+    "unknown": _unknown,
+}

@@ -20,9 +20,21 @@ MOST_PIECES = 64
 Span = tuple[tuple[int, int], ...]
 
 STATISTICS = (
-    "size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit", "min", "max", "mean",
-    "l2norm", "min_int", "max_int",
-)  # fmt: skip
+    "size",
+    "nan",
+    "pos_inf",
+    "neg_inf",
+    "zero",
+    "neg",
+    "pos",
+    "near_limit",
+    "min",
+    "max",
+    "mean",
+    "l2norm",
+    "min_int",
+    "max_int",
+)
 COUNTS = ("size", "nan", "pos_inf", "neg_inf", "zero", "neg", "pos", "near_limit")
 
 
@@ -209,16 +221,16 @@ class Observed:
         known = self.version.statistics if self.version is not None else None
         if known is None:
             return {}
-        found = {name: getattr(known, name) for name in STATISTICS}
+        columns = {name: getattr(known, name) for name in STATISTICS}
         if self.copies != 1:
-            found.update(
-                {name: found[name] * self.copies for name in COUNTS if found[name] is not None}
+            columns.update(
+                {name: columns[name] * self.copies for name in COUNTS if columns[name] is not None}
             )
-            if found["l2norm"] is not None:
-                found["l2norm"] *= sqrt(self.copies)
+            if columns["l2norm"] is not None:
+                columns["l2norm"] *= sqrt(self.copies)
         if self.version is not None and self.copies == 1 and self.order == self.version.order:
-            found["digest"] = known.digest
-        return found
+            columns["digest"] = known.digest
+        return columns
 
 
 @dataclass(eq=False)
@@ -392,7 +404,7 @@ def declined(args: Sequence[Any], asks: int | None) -> frozenset[str]:
     """
     mask = args[asks] if asks is not None and asks < len(args) else None
     wanted = mask if isinstance(mask, list) else []
-    return frozenset(str(place) for place, one in enumerate(wanted) if one is False)
+    return frozenset(str(output) for output, one in enumerate(wanted) if one is False)
 
 
 def unasked(operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any]) -> frozenset[str]:

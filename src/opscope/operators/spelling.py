@@ -15,12 +15,35 @@ COMPILED = "compiled::"  # before the name of a graph of torch.compile
 # Namespaces of torch itself and of torch_npu, whose operators nobody but the shipped data tells of.
 OWN = frozenset(
     {
-        "aten", "prim", "prims", "quantized", "_quantized", "quantization", "sparse", "mkl",
-        "mkldnn", "mkldnn_prepacked", "onednn", "static_runtime", "inductor", "inductor_prims",
-        "debugprims", "rngprims", "profiler", "export", "symm_mem", "c10d", "_c10d_functional",
-        "_c10d_functional_autograd", "_dtensor", "_native", "npu", "higher_order", "compiled",
+        "aten",
+        "prim",
+        "prims",
+        "quantized",
+        "_quantized",
+        "quantization",
+        "sparse",
+        "mkl",
+        "mkldnn",
+        "mkldnn_prepacked",
+        "onednn",
+        "static_runtime",
+        "inductor",
+        "inductor_prims",
+        "debugprims",
+        "rngprims",
+        "profiler",
+        "export",
+        "symm_mem",
+        "c10d",
+        "_c10d_functional",
+        "_c10d_functional_autograd",
+        "_dtensor",
+        "_native",
+        "npu",
+        "higher_order",
+        "compiled",
     }
-)  # fmt: skip
+)
 
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
 _VERSION = re.compile(r"(V\d+D?|Ext\d?)$")

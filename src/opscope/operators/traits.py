@@ -82,8 +82,22 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
 CHOICES = {
     "tolerance": frozenset(
         {
-            "exact", "cast", "arithmetic", "elementary", "composed", "sum", "product", "loss",
-            "softmax", "norm", "attention", "optimizer", "transform", "random", "basis", "memory",
+            "exact",
+            "cast",
+            "arithmetic",
+            "elementary",
+            "composed",
+            "sum",
+            "product",
+            "loss",
+            "softmax",
+            "norm",
+            "attention",
+            "optimizer",
+            "transform",
+            "random",
+            "basis",
+            "memory",
             "conditioning",
         }
     ),
@@ -93,6 +107,6 @@ CHOICES = {
     "bound": frozenset(
         {"kept", "moments", "overwritten", "product", "quotient", "square_root", "sum"}
     ),
-}  # fmt: skip
+}
 FLAGS = frozenset(name for name, kind in Traits.__annotations__.items() if kind == "bool")
 TEXTS = frozenset(Traits.__struct_fields__) - FLAGS

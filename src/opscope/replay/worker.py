@@ -35,11 +35,43 @@ LINE = 256
 NO_TORCH = f"torch is not installed in {sys.executable}; opscope replay runs where it is"
 # Functions that no keyword argument but out changes (of torch as old as ptdbg), by their names
 # without underscores.
-BARE = frozenset({
-    "matmul", "mm", "bmm", "mul", "rmul", "truediv", "neg", "exp", "log", "sqrt", "rsqrt", "tanh",
-    "sigmoid", "relu", "abs", "sin", "cos", "square", "reciprocal", "erf", "maximum", "minimum",
-    "eq", "ne", "lt", "le", "gt", "ge", "t", "transpose", "permute", "view", "reshape",
-})  # fmt: skip
+BARE = frozenset(
+    {
+        "matmul",
+        "mm",
+        "bmm",
+        "mul",
+        "rmul",
+        "truediv",
+        "neg",
+        "exp",
+        "log",
+        "sqrt",
+        "rsqrt",
+        "tanh",
+        "sigmoid",
+        "relu",
+        "abs",
+        "sin",
+        "cos",
+        "square",
+        "reciprocal",
+        "erf",
+        "maximum",
+        "minimum",
+        "eq",
+        "ne",
+        "lt",
+        "le",
+        "gt",
+        "ge",
+        "t",
+        "transpose",
+        "permute",
+        "view",
+        "reshape",
+    }
+)
 CONJUGATED = """
 SELECT c.op FROM tensors AS mine
 JOIN tensors AS view ON view.process = mine.process AND view.version = mine.version

@@ -83,11 +83,14 @@ def facts_of(document: Document) -> str:
     calls, tensors = document.summary.get("calls", {}), document.summary.get("tensors", {})
     total = max(calls.get("target", 0), calls.get("golden", 0))
     words = {
-        "same": "same", "within_tolerance": "within tolerance", "differ": "differ",
+        "same": "same",
+        "within_tolerance": "within tolerance",
+        "differ": "differ",
         "shape_differs": "of another shape",
-        "not_measured": "not measured", "only_target": "only in target",
+        "not_measured": "not measured",
+        "only_target": "only in target",
         "only_golden": "only in golden",
-    }  # fmt: skip
+    }
     counts = ", ".join(
         f"{tensors[name]} {word}" for name, word in words.items() if tensors.get(name)
     )

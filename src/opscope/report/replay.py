@@ -16,14 +16,46 @@ if TYPE_CHECKING:
     from opscope.replay.api import Line
 
 STANDARD = (
-    "API Name", "Bench Dtype", "DEVICE Dtype", "Shape", "余弦相似度", "最大绝对误差", "双百指标", "双千指标", "双万指标",  # noqa: E501
-    "二进制一致错误率", "误差均衡性", "均方根误差", "小值域错误占比", "相对误差最大值", "相对误差平均值", "inf/nan错误率",  # noqa: E501
-    "相对误差错误率", "绝对误差错误率", "ULP误差最大值", "ULP误差平均值", "ULP误差大于阈值占比", "Status", "Message",  # noqa: E501
-)  # fmt: skip
+    "API Name",
+    "Bench Dtype",
+    "DEVICE Dtype",
+    "Shape",
+    "余弦相似度",
+    "最大绝对误差",
+    "双百指标",
+    "双千指标",
+    "双万指标",
+    "二进制一致错误率",
+    "误差均衡性",
+    "均方根误差",
+    "小值域错误占比",
+    "相对误差最大值",
+    "相对误差平均值",
+    "inf/nan错误率",
+    "相对误差错误率",
+    "绝对误差错误率",
+    "ULP误差最大值",
+    "ULP误差平均值",
+    "ULP误差大于阈值占比",
+    "Status",
+    "Message",
+)
 OWN = (
-    "Rank", "Step", "Index", "Operator", "Phase", "Verdict", "Nature", "Error", "Tolerance",
-    "Own Error", "Against", "Substitute", "Inputs", "Seconds",
-)  # fmt: skip
+    "Rank",
+    "Step",
+    "Index",
+    "Operator",
+    "Phase",
+    "Verdict",
+    "Nature",
+    "Error",
+    "Tolerance",
+    "Own Error",
+    "Against",
+    "Substitute",
+    "Inputs",
+    "Seconds",
+)
 STATUS = {
     "agree": "pass",
     "ill-conditioned": "warning",

@@ -34,12 +34,52 @@ FUNCTIONS: dict[str, tuple[str, tuple[int, ...]]] = {
     "embedding": (f"{F}.embedding", (1, 0)),
 }
 # Functions of torch with the name and the arguments of their operator.
-SAME = frozenset({
-    "mm", "bmm", "addmm", "baddbmm", "matmul", "convolution", "relu", "tanh", "sigmoid", "exp",
-    "log", "log2", "log10", "log1p", "expm1", "sqrt", "rsqrt", "reciprocal", "sin", "cos", "tan",
-    "erf", "abs", "add", "sub", "mul", "div", "pow", "where", "cumsum", "cumprod", "mean", "sum",
-    "prod", "amax", "amin", "logsumexp", "clamp", "index_select", "gather", "cat", "stack",
-})  # fmt: skip
+SAME = frozenset(
+    {
+        "mm",
+        "bmm",
+        "addmm",
+        "baddbmm",
+        "matmul",
+        "convolution",
+        "relu",
+        "tanh",
+        "sigmoid",
+        "exp",
+        "log",
+        "log2",
+        "log10",
+        "log1p",
+        "expm1",
+        "sqrt",
+        "rsqrt",
+        "reciprocal",
+        "sin",
+        "cos",
+        "tan",
+        "erf",
+        "abs",
+        "add",
+        "sub",
+        "mul",
+        "div",
+        "pow",
+        "where",
+        "cumsum",
+        "cumprod",
+        "mean",
+        "sum",
+        "prod",
+        "amax",
+        "amin",
+        "logsumexp",
+        "clamp",
+        "index_select",
+        "gather",
+        "cat",
+        "stack",
+    }
+)
 UPSTREAM = "upstream."
 
 
@@ -52,7 +92,7 @@ def api_code(op: str, tree: dict[str, Any]) -> str:
     target = f"torch.ops.{namespace}.{name}.{overload}"
     if namespace == "aten" and name in FUNCTIONS:
         target, places = FUNCTIONS[name]
-        nodes = [nodes[place] for place in places if place < len(nodes)]
+        nodes = [nodes[position] for position in places if position < len(nodes)]
     elif namespace == "aten" and name in SAME:
         target = f"torch.{name}"
     given = [node_code(node) for node in nodes] + [
@@ -128,14 +168,14 @@ def _forward(run: Run, call: Call) -> Call:
     if call.phase != "backward":
         return call
     query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
-    found = (
+    row = (
         next(iter(sql(run, query, [call.process, call.forward_index])), None)
         if call.forward_index is not None
         else None
     )
-    if found is None:
+    if row is None:
         raise UsageError(f"{call.name}: its forward call was not recorded; leave --level api out")
-    forward: Call = record_of("calls", found)
+    forward: Call = record_of("calls", row)
     return forward
 
 

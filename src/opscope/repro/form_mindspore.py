@@ -90,15 +90,15 @@ def witnessed(material: Material) -> Material:
     if defined is None or defined.true.shape != target.shape:
         return material
     dtype = case.outputs[0].dtype
-    found = defined.judge(target.astype(np.float64) if dtype in ROUNDOFF else target, dtype=dtype)
-    if found.verdict != "wrong" or found.worst is None:
+    verdict = defined.judge(target.astype(np.float64) if dtype in ROUNDOFF else target, dtype=dtype)
+    if verdict.verdict != "wrong" or verdict.worst is None:
         return material
     witness = Witness(
         slot="0",
-        element=found.worst,
-        recorded=found.got,
-        true=found.expected,
-        tolerance=found.tolerance,
+        element=verdict.worst,
+        recorded=verdict.got,
+        true=verdict.expected,
+        tolerance=verdict.tolerance,
     )
     failure = Failure(kind="mismatch", outputs={"0": ()}, witnesses=(witness,))
     return msgspec.structs.replace(material, case=msgspec.structs.replace(case, failure=failure))
@@ -144,8 +144,8 @@ def completed(run: Run, call: Call) -> Call:
     shape = next((row.shape for row in rows if row.io == "output"), None)
     tree = msgspec.json.decode(call.args or "{}")
     lacking = [
-        place
-        for place, value in enumerate(tree.get("args", ()))
+        position
+        for position, value in enumerate(tree.get("args", ()))
         if isinstance(value, dict) and value.get("tensor") not in {None, *known}
     ]
     if call.op not in _TOLD or lacking != [2] or not shape:
@@ -183,19 +183,50 @@ def code(case: Case) -> list[str]:
 
 # Third operands that the shape of the output tells, as a whole or by its first size.
 _TOLD = {
-    "Conv2DBackpropInput": "shape", "Conv2DBackpropFilter": "shape",
-    "Conv3DBackpropInput": "shape", "Conv3DBackpropFilter": "shape",
-    "UnsortedSegmentSum": "first", "UnsortedSegmentMax": "first", "UnsortedSegmentMin": "first",
+    "Conv2DBackpropInput": "shape",
+    "Conv2DBackpropFilter": "shape",
+    "Conv3DBackpropInput": "shape",
+    "Conv3DBackpropFilter": "shape",
+    "UnsortedSegmentSum": "first",
+    "UnsortedSegmentMax": "first",
+    "UnsortedSegmentMin": "first",
     "UnsortedSegmentProd": "first",
-}  # fmt: skip
+}
 # Attributes that people set; the rest of a kernel's attributes are notes of the compiler.
-_USUAL = frozenset({
-    "out_channel", "kernel_size", "mode", "pad_mode", "pad", "stride", "dilation", "group",
-    "transpose_a", "transpose_b", "keep_dims", "axis", "epsilon", "momentum", "is_training",
-    "keep_prob", "axes", "begin_norm_axis", "begin_params_axis", "shape", "strides",
-    "use_nesterov", "use_locking", "gradient_scale", "dampening", "weight_decay", "nesterov",
-    "data_format", "approximate", "ksize",
-})  # fmt: skip
+_USUAL = frozenset(
+    {
+        "out_channel",
+        "kernel_size",
+        "mode",
+        "pad_mode",
+        "pad",
+        "stride",
+        "dilation",
+        "group",
+        "transpose_a",
+        "transpose_b",
+        "keep_dims",
+        "axis",
+        "epsilon",
+        "momentum",
+        "is_training",
+        "keep_prob",
+        "axes",
+        "begin_norm_axis",
+        "begin_params_axis",
+        "shape",
+        "strides",
+        "use_nesterov",
+        "use_locking",
+        "gradient_scale",
+        "dampening",
+        "weight_decay",
+        "nesterov",
+        "data_format",
+        "approximate",
+        "ksize",
+    }
+)
 
 FORM = Form(
     name="mindspore",

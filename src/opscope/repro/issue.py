@@ -27,10 +27,13 @@ EXPECTED = {
     "saturation": "Results that fit the output's type, or infinity.",
 }
 WORDS = {
-    "reproduced": "reproduced", "flaky": "flaky", "not-reproduced": "not reproduced here",
+    "reproduced": "reproduced",
+    "flaky": "flaky",
+    "not-reproduced": "not reproduced here",
     "cannot-try": "could not be tried here",
-    "timeout": "no verdict", "died": "no verdict",
-}  # fmt: skip
+    "timeout": "no verdict",
+    "died": "no verdict",
+}
 
 
 def write_issue(directory: Path, case: Case, outcome: Outcome) -> Path:

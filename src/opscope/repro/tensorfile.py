@@ -27,10 +27,22 @@ if TYPE_CHECKING:
 ALIGNMENT = 64
 # Element types every safetensors.torch since 0.4 reads; all others are written as bytes, their type
 # stands in case.json.
-NATIVE = frozenset({
-    "float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "int64", "int32",
-    "int16", "int8", "uint8", "bool",
-})  # fmt: skip
+NATIVE = frozenset(
+    {
+        "float64",
+        "float32",
+        "float16",
+        "bfloat16",
+        "float8_e4m3fn",
+        "float8_e5m2",
+        "int64",
+        "int32",
+        "int16",
+        "int8",
+        "uint8",
+        "bool",
+    }
+)
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,10 +91,10 @@ def _elements(path: Path, entry: Entry) -> memoryview:
 
     array = entry.load()
     if array.shape != entry.shape or array.dtype.itemsize != entry.dtype.itemsize:
-        found = f"{array.dtype}{list(array.shape)}"
+        held = f"{array.dtype}{list(array.shape)}"
         raise FormatError(
             path,
-            f"cannot be written: the run holds {found} for {entry.key}, "
+            f"cannot be written: the run holds {held} for {entry.key}, "
             f"{entry.dtype.name}{list(entry.shape)} expected",
         )
     dense = np.ascontiguousarray(array)
@@ -111,17 +123,17 @@ class StoredTensors(msgspec.Struct, frozen=True):
                 self.path, f"holds no tensor {key!r}; write the folder anew with opscope repro"
             )
         start, stop = self.places[key]
-        found = dtype_of(dtype)
-        elements = (stop - start) // max(found.itemsize, 1)
+        wanted_type = dtype_of(dtype)
+        elements = (stop - start) // max(wanted_type.itemsize, 1)
         wanted = (elements,) if shape is None else shape
-        if math.prod(wanted) * found.itemsize != stop - start:
+        if math.prod(wanted) * wanted_type.itemsize != stop - start:
             raise FormatError(
                 self.path,
                 f"tensor {key!r} has {stop - start} bytes, {dtype}{list(wanted)} was expected",
             )
-        return np.frombuffer(self.data, found.to_numpy(), count=elements, offset=start).reshape(
-            wanted
-        )
+        return np.frombuffer(
+            self.data, wanted_type.to_numpy(), count=elements, offset=start
+        ).reshape(wanted)
 
 
 def read_tensors(path: Path) -> StoredTensors:

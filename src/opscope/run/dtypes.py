@@ -14,6 +14,7 @@ the one of the C++ API.
 from __future__ import annotations
 
 from functools import lru_cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,6 +33,7 @@ class DType(msgspec.Struct, frozen=True):
     name: str
     kind: str  # float | int | uint | bool | complex | string
     bits: int
+    torch: str | None = None  # with its "torch."
     numpy: str | None = None
     safetensors: str | None = None
     mindspore: str | None = None
@@ -44,11 +46,6 @@ class DType(msgspec.Struct, frozen=True):
     def itemsize(self) -> int:
         """Bytes of one element, rounded up; 0 for types of no fixed width."""
         return (self.bits + 7) // 8
-
-    @property
-    def torch(self) -> str | None:
-        """Full PyTorch name, "torch.float16"; None for a type PyTorch does not have."""
-        return None if self.name in _NOT_IN_TORCH else f"torch.{self.name}"
 
     def nbytes(self, elements: int) -> int:
         """Bytes that this many elements fill when packed without gaps."""
@@ -81,61 +78,23 @@ _ML_DTYPES = frozenset(
         "float8_e8m0fnu",
     }
 )
-_NOT_IN_TORCH = frozenset({
-    "float8_e4m3b11fnuz", "float8_e4m3", "float8_e3m4", "hifloat8", "hifloat4", "float6_e3m2",
-    "float6_e2m3", "float4_e2m1", "float4_e1m2", "qint16", "quint16", "string",
-})  # fmt: skip
 
-#      name, kind, bits, numpy, safetensors, MindSpore, CANN, proto, GE, other spellings
-DTYPES: tuple[DType, ...] = (
-    DType("float64", "float", 64, "float64", "F64", "Float64", "DOUBLE", 12, 11,
-        ("double", "fp64")), DType("float32", "float", 32, "float32", "F32", "Float32", "FLOAT", 1,
-        0, ("float", "fp32", "DT_FLOAT32")), DType("float16", "float", 16, "float16", "F16",
-        "Float16", "FLOAT16", 2, 1, ("half", "fp16")), DType("bfloat16", "float", 16, "bfloat16",
-        "BF16", "BFloat16", "BF16", 27, 27, ("DT_BFLOAT16",)), DType("float8_e4m3fn", "float", 8,
-        "float8_e4m3fn", "F8_E4M3", "Float8E4M3FN", "FLOAT8_E4M3FN", 35, 36),
-        DType("float8_e5m2", "float", 8, "float8_e5m2", "F8_E5M2", "Float8E5M2", "FLOAT8_E5M2", 34,
-            35), DType("float8_e4m3fnuz", "float", 8, "float8_e4m3fnuz", "F8_E4M3FNUZ"),
-            DType("float8_e5m2fnuz", "float", 8, "float8_e5m2fnuz", "F8_E5M2FNUZ"),
-            DType("float8_e4m3b11fnuz", "float", 8, "float8_e4m3b11fnuz"),
-            DType("float8_e4m3", "float", 8, "float8_e4m3"), DType("float8_e3m4", "float", 8,
-                "float8_e3m4"), DType("float8_e8m0fnu", "float", 8, "float8_e8m0fnu", "F8_E8M0",
-                None, "FLOAT8_E8M0", 36, 37), DType("hifloat8", "float", 8, None, None, "HiFloat8",
-                "HIFLOAT8", 33, 34, ("hif8", "HiFloat8Tensor")), DType("float6_e3m2", "float", 6,
-                None, None, None, "FLOAT6_E3M2", 37, 38, ("float6_e3m2fn",)),
-                DType("float6_e2m3", "float", 6, None, None, None, "FLOAT6_E2M3", 38, 39,
-                    ("float6_e2m3fn",)), DType("float4_e2m1fn_x2", "float", 8, None, None),
-                    DType("float4_e2m1", "float", 4, None, None, None, "FLOAT4_E2M1", 39, 40,
-                        ("float4_e2m1fn",)), DType("float4_e1m2", "float", 4, None, None, None,
-                        "FLOAT4_E1M2", 40, 41), DType("hifloat4", "float", 4, None, None, None,
-                        "HIFLOAT4", 41, 42), DType("int64", "int", 64, "int64", "I64", "Int64",
-                        "INT64", 8, 9, ("long",)), DType("int32", "int", 32, "int32", "I32",
-                        "Int32", "INT32", 7, 3, ("int",)), DType("int16", "int", 16, "int16",
-                        "I16", "Int16", "INT16", 5, 6, ("short",)), DType("int8", "int", 8, "int8",
-                        "I8", "Int8", "INT8", 3, 2), DType("uint64", "uint", 64, "uint64", "U64",
-                        "UInt64", "UINT64", 10, 10), DType("uint32", "uint", 32, "uint32", "U32",
-                        "UInt32", "UINT32", 9, 8), DType("uint16", "uint", 16, "uint16", "U16",
-                        "UInt16", "UINT16", 6, 7), DType("uint8", "uint", 8, "uint8", "U8",
-                        "UInt8", "UINT8", 4, 4, ("byte",)), DType("bool", "bool", 8, "bool",
-                        "BOOL", "Bool", "BOOL", 11, 12, ("bool_",)), DType("complex128", "complex",
-                        128, "complex128", None, "Complex128", "COMPLEX128", 17, 17, ("cdouble",)),
-                        DType("complex64", "complex", 64, "complex64", "C64", "Complex64",
-                            "COMPLEX64", 16, 16, ("cfloat",)), DType("complex32", "complex", 32,
-                            None, None, None, "COMPLEX32", 32, 33, ("chalf",)),
-                            DType("int4", "int", 4, None, None, "Int4", "INT4", 28, 29),
-                            DType("int2", "int", 2, None, None, None, "INT2", 30, 31),
-                            DType("int1", "int", 1, None, None, None, "INT1"),
-                            DType("uint4", "uint", 4, None, None, None, "UINT4"),
-                            DType("uint2", "uint", 2, None, None, None, "UINT2", 31, 32),
-                            DType("uint1", "uint", 1, None, None, "UInt1", "UINT1", 29, 30),
-                            DType("qint32", "int", 32, "int32", None, None, "QINT32", 20, 20),
-                            DType("qint16", "int", 16, "int16", None, None, "QINT16", 19, 19),
-                            DType("qint8", "int", 8, "int8", None, None, "QINT8", 18, 18),
-                            DType("quint16", "uint", 16, "uint16", None, None, "QUINT16", 22, 22),
-                            DType("quint8", "uint", 8, "uint8", None, None, "QUINT8", 21, 21),
-                            DType("quint4x2", "uint", 8, None), DType("quint2x4", "uint", 8, None),
-                            DType("string", "string", 0, None, None, "String", "STRING", 13, 13),
-)  # fmt: skip
+
+def _shipped() -> tuple[DType, ...]:
+    """The rows of dtypes.txt."""
+    lines = files("opscope.run").joinpath("dtypes.txt").read_text(encoding="utf-8").splitlines()
+    columns, *rows = (line.split() for line in lines if not line.startswith("#"))
+    return tuple(_row(dict(zip(columns, row, strict=True))) for row in rows)
+
+
+def _row(cells: dict[str, str]) -> DType:
+    known: dict[str, Any] = {name: cell for name, cell in cells.items() if cell != "-"}
+    known |= {name: int(known[name]) for name in ("bits", "proto", "ge") if name in known}
+    known["aliases"] = tuple(filter(None, known.get("aliases", "").split(",")))
+    return DType(**known)
+
+
+DTYPES = _shipped()
 
 
 def _spelling(name: str) -> str:

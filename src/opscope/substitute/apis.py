@@ -29,11 +29,28 @@ HOMES: dict[str, Any] = {
 }
 NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 # Leave the world of tensors, or run what they are given.
-FORBIDDEN = frozenset({
-    "numpy", "tolist", "backward", "register_hook", "map_", "map2_", "apply_", "share_memory_",
-    "storage", "set_", "__setstate__", "__reduce__", "__reduce_ex__", "__deepcopy__", "data_ptr",
-    "from_file", "frombuffer", "record_stream",
-})  # fmt: skip
+FORBIDDEN = frozenset(
+    {
+        "numpy",
+        "tolist",
+        "backward",
+        "register_hook",
+        "map_",
+        "map2_",
+        "apply_",
+        "share_memory_",
+        "storage",
+        "set_",
+        "__setstate__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__deepcopy__",
+        "data_ptr",
+        "from_file",
+        "frombuffer",
+        "record_stream",
+    }
+)
 
 
 def find_api(op: str) -> Callable[..., Any]:
@@ -48,12 +65,12 @@ def find_api(op: str) -> Callable[..., Any]:
         raise UnavailableError(
             f"{op} is not a function of PyTorch, and opscope has no substitute for it"
         )
-    found = getattr(known, name, None)
-    if not callable(found):
+    function = getattr(known, name, None)
+    if not callable(function):
         raise UnavailableError(f"torch {torch.__version__} has no function {op}")
-    if name in FORBIDDEN or found not in overridable():
+    if name in FORBIDDEN or function not in overridable():
         raise UnavailableError(f"{op} is not an operation on tensors")
-    return found  # type: ignore[no-any-return]
+    return function  # type: ignore[no-any-return]
 
 
 def overridable() -> frozenset[Any]:

@@ -32,9 +32,20 @@ VENDORED = {
     "htm": "vendor/htm.mjs",
 }
 MODULES = (
-    "app", "words", "source", "parts", "chart", "verdict", "call", "timeline", "model", "ranks",
-    "training", "compare", "aicore",
-)  # fmt: skip
+    "app",
+    "words",
+    "source",
+    "parts",
+    "chart",
+    "verdict",
+    "call",
+    "timeline",
+    "model",
+    "ranks",
+    "training",
+    "compare",
+    "aicore",
+)
 STYLES = ("vendor/uPlot.min.css", "page.css")
 CHARTS = "vendor/uPlot.iife.min.js"
 ENTRY = 'import "opscope/app";'

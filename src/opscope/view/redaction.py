@@ -10,9 +10,24 @@ from typing import Any
 KINDS = ("sources", "paths", "values")
 _SOURCES = {"code"}
 _VALUES = {
-    "args", "stats", "series", "picture", "reasons", "digest", "error", "magnitude", "zeros",
-    "expected", "got", "sample", "text", "warnings", "own", "scale", "distance",
-}  # fmt: skip
+    "args",
+    "stats",
+    "series",
+    "picture",
+    "reasons",
+    "digest",
+    "error",
+    "magnitude",
+    "zeros",
+    "expected",
+    "got",
+    "sample",
+    "text",
+    "warnings",
+    "own",
+    "scale",
+    "distance",
+}
 _LINE_RANGE = re.compile(r" \|?x\|?∈\[[^\]]*\]")
 _FOLDERS = re.compile(r"(?<![\w:/.<])(?:/|~/|[A-Za-z]:[\\/])(?:[^/\\\n'\":;,]+[/\\])+")
 

@@ -8,6 +8,8 @@ type of a tensor's elements.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from importlib.resources import files
 from typing import NamedTuple
 
 from opscope.run.dtypes import DTYPES
@@ -83,26 +85,19 @@ def to_ge(number: int) -> int:
     return BY_PROTO[number].ge if number in BY_PROTO else -1 - number
 
 
-FORMATS = (
-    "NCHW", "NHWC", "ND", "NC1HWC0", "FRACTAL_Z", "NC1C0HWPAD", "NHWC1C0", "FSR_NCHW",
-    "FRACTAL_DECONV", "C1HWNC0", "FRACTAL_DECONV_TRANSPOSE", "FRACTAL_DECONV_SP_STRIDE_TRANS",
-    "NC1HWC0_C04", "FRACTAL_Z_C04", "CHWN", "DECONV_SP_STRIDE8_TRANS", "HWCN", "NC1KHKWHWC0",
-    "BN_WEIGHT", "FILTER_HWCK", "LOOKUP_LOOKUPS", "LOOKUP_KEYS", "LOOKUP_VALUE", "LOOKUP_OUTPUT",
-    "LOOKUP_HITS", "C1HWNCoC0", "MD", "NDHWC", "FRACTAL_ZZ", "FRACTAL_NZ", "NCDHW", "DHWCN",
-    "NDC1HWC0", "FRACTAL_Z_3D", "CN", "NC", "DHWNC", "FRACTAL_Z_3D_TRANSPOSE", "FRACTAL_ZN_LSTM",
-    "FRACTAL_Z_G", "RESERVED", "ALL", "NULL", "ND_RNN_BIAS", "FRACTAL_ZN_RNN", "NYUV", "NYUV_A",
-    "NCL", "FRACTAL_Z_WINO", "C1HWC0", "FRACTAL_NZ_C0_16", "FRACTAL_NZ_C0_32", "FRACTAL_NZ_C0_2",
-    "FRACTAL_NZ_C0_4", "FRACTAL_NZ_C0_8",
-)  # fmt: skip
-FORMAT_NUMBERS = {name: number for number, name in enumerate(FORMATS)} | {
-    "MAX": 255,
-    "YUV": 45,
-    "YUV_A": 46,
-}
+def _layouts() -> Iterator[tuple[str, int]]:
+    """Names and numbers of device layouts, of layouts.txt."""
+    text = files("opscope.formats.cann").joinpath("layouts.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if not line.startswith("#"):
+            number, name = line.split()
+            yield name, int(number)
+
+
+FORMAT_NUMBERS = dict(_layouts())
+_FORMAT_NAMES = {number: name for name, number in reversed(FORMAT_NUMBERS.items())}
 
 
 def format_name(number: int) -> str:
     """Name of a primary format number; FORMAT_n for one nobody named."""
-    if 0 <= number < len(FORMATS):
-        return FORMATS[number]
-    return "MAX" if number == 255 else f"FORMAT_{number}"
+    return _FORMAT_NAMES.get(number, f"FORMAT_{number}")

@@ -21,12 +21,19 @@ if TYPE_CHECKING:
 
 # Types with a storage class of their own; the others name their dtype beside an untyped storage.
 _STORAGES = {
-    "float32": "FloatStorage", "float64": "DoubleStorage", "float16": "HalfStorage",
+    "float32": "FloatStorage",
+    "float64": "DoubleStorage",
+    "float16": "HalfStorage",
     "bfloat16": "BFloat16Storage",
-    "int8": "CharStorage", "uint8": "ByteStorage", "int16": "ShortStorage", "int32": "IntStorage",
+    "int8": "CharStorage",
+    "uint8": "ByteStorage",
+    "int16": "ShortStorage",
+    "int32": "IntStorage",
     "int64": "LongStorage",
-    "bool": "BoolStorage", "complex64": "ComplexFloatStorage", "complex128": "ComplexDoubleStorage",
-}  # fmt: skip
+    "bool": "BoolStorage",
+    "complex64": "ComplexFloatStorage",
+    "complex128": "ComplexDoubleStorage",
+}
 _DTYPES = frozenset(
     ("uint16", "uint32", "uint64", "float8_e5m2", "float8_e4m3fn", "float8_e8m0fnu")
 )

@@ -11,12 +11,31 @@ from typing import Any
 import msgspec
 
 # Plumbing of the graph: these are not kernels, run nothing and have no files.
-PLUMBING = frozenset({
-    "Load", "UpdateState", "Return", "MakeTuple", "MakeList", "Depend", "TupleGetItem",
-    "ListGetItem", "tuple_getitem", "list_getitem", "make_tuple", "make_list", "Partial", "Switch",
-    "SwitchLayer", "Call", "Parameter", "ControlDepend", "StopGradient", "RealMakeTuple",
-    "RealTupleGetItem",
-})  # fmt: skip
+PLUMBING = frozenset(
+    {
+        "Load",
+        "UpdateState",
+        "Return",
+        "MakeTuple",
+        "MakeList",
+        "Depend",
+        "TupleGetItem",
+        "ListGetItem",
+        "tuple_getitem",
+        "list_getitem",
+        "make_tuple",
+        "make_list",
+        "Partial",
+        "Switch",
+        "SwitchLayer",
+        "Call",
+        "Parameter",
+        "ControlDepend",
+        "StopGradient",
+        "RealMakeTuple",
+        "RealTupleGetItem",
+    }
+)
 PASS_THROUGH = frozenset({"Load", "Depend", "StopGradient"})  # give back their first operand
 TUPLES = frozenset({"MakeTuple", "MakeList", "make_tuple", "make_list", "RealMakeTuple"})
 ITEMS = frozenset(

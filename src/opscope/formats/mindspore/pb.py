@@ -24,11 +24,25 @@ from opscope.formats.mindspore.ir import frames_of
 _SIZE_LIMIT = 1 << 30
 _DEPTH_LIMIT = 32
 _DTYPES = {
-    1: "bool", 2: "int8", 3: "int16", 4: "int32", 5: "int64", 6: "uint8", 7: "uint16", 8: "uint32",
-    9: "uint64", 10: "float16",
-    11: "float32", 12: "float64", 13: "string", 36: "int64", 37: "uint64", 38: "float32",
-    43: "complex64", 44: "complex128",
-}  # fmt: skip
+    1: "bool",
+    2: "int8",
+    3: "int16",
+    4: "int32",
+    5: "int64",
+    6: "uint8",
+    7: "uint16",
+    8: "uint32",
+    9: "uint64",
+    10: "float16",
+    11: "float32",
+    12: "float64",
+    13: "string",
+    36: "int64",
+    37: "uint64",
+    38: "float32",
+    43: "complex64",
+    44: "complex128",
+}
 _TENSOR, _TUPLE, _LIST, _TYPE = 14, 31, 32, 39
 
 Field = tuple[int, int, Any]  # number, wire type, value

@@ -19,11 +19,25 @@ _ROOTS = frozenset(
     {"Default", "Gradients", "Expand", "_Muls", "_Adds"}
 )  # scopes that are no Cell's
 _DEF = re.compile(r"(?:async\s+)?def\s+(\w+)")
-_COMMUNICATION = frozenset({
-    "allreduce", "allgather", "reducescatter", "broadcast", "alltoall", "alltoallv",
-    "neighborexchange", "neighborexchangev2", "send", "receive", "reduce", "collectivescatter",
-    "collectivegather", "barrier", "batchisendirecv",
-})  # fmt: skip
+_COMMUNICATION = frozenset(
+    {
+        "allreduce",
+        "allgather",
+        "reducescatter",
+        "broadcast",
+        "alltoall",
+        "alltoallv",
+        "neighborexchange",
+        "neighborexchangev2",
+        "send",
+        "receive",
+        "reduce",
+        "collectivescatter",
+        "collectivegather",
+        "barrier",
+        "batchisendirecv",
+    }
+)
 
 
 def user_line(trace: tuple[Frame, ...]) -> str | None:

@@ -30,16 +30,34 @@ from opscope.formats.mindspore.names import type_first
 _SIZE_LIMIT = 1 << 31
 _FIELD_LIMIT = 1 << 20
 _COLUMNS = {
-    "optype": "type", "opname": "name", "taskid": "task", "streamid": "stream",
-    "timestamp": "time", "io": "io", "slot": "slot",
-    "datasize": "nbytes", "datatype": "dtype", "shape": "shape", "maxvalue": "max", "max": "max",
-    "minvalue": "min", "min": "min",
-    "avgvalue": "mean", "avg": "mean", "mean": "mean", "count": "size", "negativezerocount": "neg",
+    "optype": "type",
+    "opname": "name",
+    "taskid": "task",
+    "streamid": "stream",
+    "timestamp": "time",
+    "io": "io",
+    "slot": "slot",
+    "datasize": "nbytes",
+    "datatype": "dtype",
+    "shape": "shape",
+    "maxvalue": "max",
+    "max": "max",
+    "minvalue": "min",
+    "min": "min",
+    "avgvalue": "mean",
+    "avg": "mean",
+    "mean": "mean",
+    "count": "size",
+    "negativezerocount": "neg",
     "positivezerocount": "pos",
-    "nancount": "nan", "negativeinfcount": "neg_inf", "positiveinfcount": "pos_inf",
-    "zerocount": "zero", "md5": "md5",
-    "l2normvalue": "l2norm", "l2norm": "l2norm",
-}  # fmt: skip
+    "nancount": "nan",
+    "negativeinfcount": "neg_inf",
+    "positiveinfcount": "pos_inf",
+    "zerocount": "zero",
+    "md5": "md5",
+    "l2normvalue": "l2norm",
+    "l2norm": "l2norm",
+}
 _EXACT = 1e6  # beyond it six digits are not all
 _NEEDED = {"type", "name", "io"}
 _COUNTS = ("size", "neg", "pos", "nan", "neg_inf", "pos_inf", "zero")

@@ -27,12 +27,18 @@ _GRADIENT = re.compile(
 _DEBUG = re.compile(r"(?P<name>.+)\.(?P<call>\d{1,15})\.debug")
 # Where the APIs of a prefix stand in Python, for those who call them again.
 PLACES = {
-    "Functional": "torch.nn.functional", "Torch": "torch", "Tensor": "torch.Tensor",
-    "VF": "torch._VF", "Aten": "torch.ops.aten",
-    "Distributed": "torch.distributed", "NPU": "torch_npu", "Mint": "mindspore.mint",
+    "Functional": "torch.nn.functional",
+    "Torch": "torch",
+    "Tensor": "torch.Tensor",
+    "VF": "torch._VF",
+    "Aten": "torch.ops.aten",
+    "Distributed": "torch.distributed",
+    "NPU": "torch_npu",
+    "Mint": "mindspore.mint",
     "MintFunctional": "mindspore.mint.nn.functional",
-    "MintDistributed": "mindspore.mint.distributed", "Primitive": "mindspore.ops",
-}  # fmt: skip
+    "MintDistributed": "mindspore.mint.distributed",
+    "Primitive": "mindspore.ops",
+}
 
 
 class EntryName(msgspec.Struct, frozen=True):

@@ -126,11 +126,17 @@ def find_kind(name: str) -> Kind:
 # Keys that a file of a kind has at its top, nothing else has, and that are spelt right or nearly
 # so.
 _MARKS = {
-    "common_dump_settings": "mindspore", "e2e_dump_settings": "mindspore", "dump": "acl",
-    "task": "msprobe", "dump_path": "msprobe",
-    "level": "msprobe", "step": "msprobe", "rank": "msprobe", "statistics": "msprobe",
+    "common_dump_settings": "mindspore",
+    "e2e_dump_settings": "mindspore",
+    "dump": "acl",
+    "task": "msprobe",
+    "dump_path": "msprobe",
+    "level": "msprobe",
+    "step": "msprobe",
+    "rank": "msprobe",
+    "statistics": "msprobe",
     "tensor": "msprobe",
-}  # fmt: skip
+}
 
 
 def kind_of_file(text: str) -> str:
@@ -158,20 +164,21 @@ def kind_of_file(text: str) -> str:
     )
 
 
-# How people say it -> the word for it, looked through in this order; the Chinese words are those of
-# the manuals.
-_PHRASES = {
-    "exception": "aicore", "ai core": "aicore", "ai_core": "aicore", "异常": "aicore", "报错": "aicore",  # noqa: E501
-    "越界": "address",
-    "set_dump": "set_dump", "set dump": "set_dump", "指定对象": "set_dump",
-    "sampl": "sampling", "采样": "sampling", "切片": "sampling",
-    "migrat": "migration", "迁移": "migration",
-    "overflow": "overflow", "溢出": "overflow",
-    "compare": "compare", "比对": "compare", "对比": "compare", "比较": "compare", "精度": "compare",  # noqa: E501
-    "nan": "nan", "非数": "nan",
-    "statistic": "statistics", "everything": "statistics", "统计": "statistics",
-    "全部": "dump", "全量": "dump", "整网": "dump", "所有": "dump",
-}  # fmt: skip
+# Words for what is wanted -> how people say it, looked through in this order; the Chinese words are
+# those of the manuals.
+_SAID = {
+    "aicore": ("exception", "ai core", "ai_core", "异常", "报错"),
+    "address": ("越界",),
+    "set_dump": ("set_dump", "set dump", "指定对象"),
+    "sampling": ("sampl", "采样", "切片"),
+    "migration": ("migrat", "迁移"),
+    "overflow": ("overflow", "溢出"),
+    "compare": ("compare", "比对", "对比", "比较", "精度"),
+    "nan": ("nan", "非数"),
+    "statistics": ("statistic", "everything", "统计"),
+    "dump": ("全部", "全量", "整网", "所有"),
+}
+_PHRASES = {phrase: word for word, phrases in _SAID.items() for phrase in phrases}
 _STEP = re.compile(r"(?:\bstep\s*|迭代\s*|步骤\s*|步\s*)([0-9]{1,9})(?![0-9])", re.IGNORECASE)
 _NTH_STEP = re.compile(
     r"第\s*([0-9]{1,9})\s*(?:个)?\s*(?:迭代|步|轮|step)", re.IGNORECASE
@@ -194,10 +201,14 @@ def read_purpose(phrase: str) -> tuple[str, int | None]:
 
 # A purpose that a kind calls otherwise.
 _OTHERWISE = {
-    "aicore": {"error"}, "address": {"memory"}, "memory": {"address"}, "dump": {"model", "nan"},
+    "aicore": {"error"},
+    "address": {"memory"},
+    "memory": {"address"},
+    "dump": {"model", "nan"},
     "model": {"dump"},
-    "migration": {"compare"}, "error": {"aicore"},
-}  # fmt: skip
+    "migration": {"compare"},
+    "error": {"aicore"},
+}
 
 
 def chosen_purpose(kind: str, purposes: Mapping[str, str], purpose: str | None) -> str:

@@ -31,9 +31,19 @@ from opscope.formats.settings.table import Key, check_table, nearest
 FILE = "data_dump.json"
 VARIABLE = "MINDSPORE_DUMP_CONFIG"
 STATISTICS = (
-    "max", "min", "avg", "count", "negative zero count", "positive zero count", "nan count",
-    "negative inf count", "positive inf count", "zero count", "md5", "l2norm",
-)  # fmt: skip
+    "max",
+    "min",
+    "avg",
+    "count",
+    "negative zero count",
+    "positive zero count",
+    "nan count",
+    "negative inf count",
+    "positive inf count",
+    "zero count",
+    "md5",
+    "l2norm",
+)
 DEFAULT_STATISTICS = ("max", "min", "l2norm")
 
 COMMON_KEYS = (

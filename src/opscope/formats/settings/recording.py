@@ -227,10 +227,14 @@ def _of_acl(document: Mapping[str, Any]) -> Recording:
 
 
 _ACL_STATISTICS = {
-    "Max": "max", "Min": "min", "Avg": "avg", "Nan": "nan count",
+    "Max": "max",
+    "Min": "min",
+    "Avg": "avg",
+    "Nan": "nan count",
     "Negative Inf": "negative inf count",
-    "Positive Inf": "positive inf count", "L2norm": "l2norm",
-}  # fmt: skip
+    "Positive Inf": "positive inf count",
+    "L2norm": "l2norm",
+}
 
 
 def _of_msprobe(document: Mapping[str, Any]) -> Recording:

@@ -28,9 +28,19 @@ _OF_VARIABLES = re.compile(
     r"ReadVariableOp|Assign\w*VariableOp|Resource\w+|VarIsInitializedOp|VariableShape"
 )
 _UPDATED = {  # how many variables those of more than one take
-    "Adam": 3, "AdamWithAmsgrad": 4, "AdaMax": 3, "Adagrad": 2, "AdagradV2": 2, "Adadelta": 3,
-    "Momentum": 2, "KerasMomentum": 2, "RMSProp": 3, "CenteredRMSProp": 4, "Ftrl": 3, "FtrlV2": 3,
-}  # fmt: skip
+    "Adam": 3,
+    "AdamWithAmsgrad": 4,
+    "AdaMax": 3,
+    "Adagrad": 2,
+    "AdagradV2": 2,
+    "Adadelta": 3,
+    "Momentum": 2,
+    "KerasMomentum": 2,
+    "RMSProp": 3,
+    "CenteredRMSProp": 4,
+    "Ftrl": 3,
+    "FtrlV2": 3,
+}
 _APPLIES = re.compile(r"Resource(?:Sparse)?Apply\w+")
 _GRADIENT_GRAPH = re.compile(r"__backward_.*|.*_grad_\d+")
 _OF_A_GRADIENT = re.compile(r"(?:.*/)?gradients/(.+)_grad/[^/]+(?:/.*)?")

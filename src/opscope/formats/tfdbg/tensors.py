@@ -25,12 +25,33 @@ from opscope.run.dtypes import DType, find_dtype
 
 CURT, CONCISE, FULL_HEALTH, SHAPE, FULL = 2, 3, 4, 5, 7
 _NAMES = {
-    1: "float32", 2: "float64", 3: "int32", 4: "uint8", 5: "int16", 6: "int8", 7: "string",
-    8: "complex64", 9: "int64", 10: "bool", 11: "int8", 12: "uint8", 13: "int32", 14: "bfloat16",
-    15: "int16", 16: "uint16", 17: "uint16", 18: "complex128", 19: "float16", 22: "uint32",
-    23: "uint64", 24: "float8_e5m2", 25: "float8_e4m3fn", 26: "float8_e4m3fnuz",
-    27: "float8_e4m3b11fnuz", 28: "float8_e5m2fnuz",
-}  # fmt: skip
+    1: "float32",
+    2: "float64",
+    3: "int32",
+    4: "uint8",
+    5: "int16",
+    6: "int8",
+    7: "string",
+    8: "complex64",
+    9: "int64",
+    10: "bool",
+    11: "int8",
+    12: "uint8",
+    13: "int32",
+    14: "bfloat16",
+    15: "int16",
+    16: "uint16",
+    17: "uint16",
+    18: "complex128",
+    19: "float16",
+    22: "uint32",
+    23: "uint64",
+    24: "float8_e5m2",
+    25: "float8_e4m3fn",
+    26: "float8_e4m3fnuz",
+    27: "float8_e4m3b11fnuz",
+    28: "float8_e5m2fnuz",
+}
 _FIXED = {5: "<f4", 6: "<f8", 9: "<f4", 12: "<f8"}  # fields of floats and their complex pairs
 _VARINTS = frozenset({7, 10, 11, 13, 16, 17})
 _HALVES = 13  # the bits of float16 and bfloat16, as numbers

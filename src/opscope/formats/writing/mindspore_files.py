@@ -54,11 +54,28 @@ _TYPES = frozenset(
     }
 )
 _COLUMNS = (
-    "Op Type", "Op Name", "Task ID", "Stream ID", "Timestamp", "IO", "Slot", "Data Size",
-    "Data Type", "Shape", "Max Value", "Min Value", "Avg Value", "Count", "Negative Zero Count",
-    "Positive Zero Count", "NaN Count", "Negative Inf Count", "Positive Inf Count", "Zero Count",
+    "Op Type",
+    "Op Name",
+    "Task ID",
+    "Stream ID",
+    "Timestamp",
+    "IO",
+    "Slot",
+    "Data Size",
+    "Data Type",
+    "Shape",
+    "Max Value",
+    "Min Value",
+    "Avg Value",
+    "Count",
+    "Negative Zero Count",
+    "Positive Zero Count",
+    "NaN Count",
+    "Negative Inf Count",
+    "Positive Inf Count",
+    "Zero Count",
     "L2Norm Value",
-)  # fmt: skip
+)
 _STATISTICS = (
     "max",
     "min",

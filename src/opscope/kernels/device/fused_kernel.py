@@ -91,10 +91,10 @@ def decoded(bits, NAME: tl.constexpr):
 def biased(value):
     """A float's exponent as it is stored, of one that is not negative."""
     if value.dtype == tl.float64:
-        found = value.to(tl.int64, bitcast=True) >> 52
+        exponent = value.to(tl.int64, bitcast=True) >> 52
     else:
-        found = value.to(tl.int32, bitcast=True).to(tl.int64) >> 23
-    return found
+        exponent = value.to(tl.int32, bitcast=True).to(tl.int64) >> 23
+    return exponent
 
 
 @triton.jit
@@ -158,30 +158,30 @@ def share(words, held, block):
 def offsets(index, RANK: tl.constexpr, d1, d2, d3, s0, s1, s2, s3):
     """Where the elements lie whose number in C order is index; of rank 0 side by side."""
     if RANK == 0:
-        found = index
+        offset = index
     else:
-        found = index * 0
+        offset = index * 0
         if RANK > 3:
-            found += index % d3 * s3
+            offset += index % d3 * s3
             index = index // d3
         if RANK > 2:
-            found += index % d2 * s2
+            offset += index % d2 * s2
             index = index // d2
         if RANK > 1:
-            found += index % d1 * s1
+            offset += index % d1 * s1
             index = index // d1
-        found += index * s0
-    return found
+        offset += index * s0
+    return offset
 
 
 @triton.jit
 def word_of(value):
     """The bits of a number, as int64."""
     if value.dtype == tl.float32:
-        found = value.to(tl.int32, bitcast=True).to(tl.int64)
+        word = value.to(tl.int32, bitcast=True).to(tl.int64)
     else:
-        found = value.to(tl.int64, bitcast=True)
-    return found
+        word = value.to(tl.int64, bitcast=True)
+    return word
 
 
 @triton.jit

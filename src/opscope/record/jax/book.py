@@ -164,12 +164,16 @@ class Book:
     def _tensors(self, index: int, io: str, states: Sequence[Any]) -> list[Row]:
         return [
             msgspec.structs.replace(
-                each.row, index=index, io=io, slot=str(slot), version=each.version,
+                each.row,
+                index=index,
+                io=io,
+                slot=str(slot),
+                version=each.version,
                 **self._role(each.version),
             )
             for slot, each in enumerate(states)
             if isinstance(each, State) and each.row is not None
-        ]  # fmt: skip
+        ]
 
     def _role(self, version: int) -> dict[str, str]:
         name = self.names.get(version)

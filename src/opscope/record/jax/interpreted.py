@@ -20,10 +20,16 @@ from opscope.record.own_code import OPSCOPE, inside
 
 # Primitives that only call a program, and the parameter that holds it.
 _BODIES = {
-    "jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_call": "call_jaxpr",
-    "checkpoint": "jaxpr", "remat2": "jaxpr", "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr",
-}  # fmt: skip
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+}
 _JITTED = frozenset({"jit", "pjit"})
 # What gives the elements that it reads, in their order.
 _SAME = frozenset({"reshape", "squeeze", "expand_dims", "copy", "copy_p"})

@@ -57,11 +57,26 @@ HELD = (
 MOST_STARTS = 3  # of the process that makes calls again
 # They have no result of their own, change what a tensor is, or are gone before they could be made
 # again.
-LEFT_OUT = frozenset({
-    "set_", "resize_", "resize_as_", "record_stream", "_local_scalar_dense", "_fused_sdp_choice",
-    "_amp_update_scale_", "is_same_size", "_has_same_storage_numel", "_reshape_alias_copy",
-    "sym_size", "_pin_memory", "pin_memory", "lift_fresh", "data_ptr", "_cudnn_init_dropout_state",
-})  # fmt: skip
+LEFT_OUT = frozenset(
+    {
+        "set_",
+        "resize_",
+        "resize_as_",
+        "record_stream",
+        "_local_scalar_dense",
+        "_fused_sdp_choice",
+        "_amp_update_scale_",
+        "is_same_size",
+        "_has_same_storage_numel",
+        "_reshape_alias_copy",
+        "sym_size",
+        "_pin_memory",
+        "pin_memory",
+        "lift_fresh",
+        "data_ptr",
+        "_cudnn_init_dropout_state",
+    }
+)
 
 
 @dataclass(eq=False)

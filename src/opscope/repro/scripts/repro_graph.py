@@ -30,12 +30,48 @@ except ImportError as missing:
 HERE = Path(__file__).resolve().parent
 NAMESPACES = ("aten", "prims")
 # of module operator, what only computes
-ARITHMETIC = frozenset({
-    "abs", "add", "and_", "eq", "floordiv", "ge", "getitem", "gt", "iadd", "iand", "ifloordiv",
-    "imatmul", "imod", "imul", "inv", "invert", "ior", "ipow", "isub", "itruediv", "ixor", "le",
-    "lshift", "lt", "matmul", "mod", "mul", "ne", "neg", "not_", "or_", "pos", "pow", "rshift",
-    "setitem", "sub", "truediv", "xor",
-})  # fmt: skip
+ARITHMETIC = frozenset(
+    {
+        "abs",
+        "add",
+        "and_",
+        "eq",
+        "floordiv",
+        "ge",
+        "getitem",
+        "gt",
+        "iadd",
+        "iand",
+        "ifloordiv",
+        "imatmul",
+        "imod",
+        "imul",
+        "inv",
+        "invert",
+        "ior",
+        "ipow",
+        "isub",
+        "itruediv",
+        "ixor",
+        "le",
+        "lshift",
+        "lt",
+        "matmul",
+        "mod",
+        "mul",
+        "ne",
+        "neg",
+        "not_",
+        "or_",
+        "pos",
+        "pow",
+        "rshift",
+        "setitem",
+        "sub",
+        "truediv",
+        "xor",
+    }
+)
 # of torch's own functions and methods, what touches more than its tensors
 REFUSED = frozenset({"from_file", "share_memory_", "backward", "apply_", "map_", "map2_"})
 MOST_SHOWN = 64  # elements of a memory that --code writes out
@@ -69,11 +105,11 @@ def function(name: str) -> Any:
         return getattr(operator, words[1])
     if words[:2] == ["torch", "ops"] and len(words) == 5 and words[2] in NAMESPACES:
         return getattr(getattr(getattr(torch.ops, words[2]), words[3]), words[4])
-    place = PLACES.get(".".join(words[:-1]))
-    found = getattr(place, words[-1], None) if place is not None else None
-    if not callable(found) or isinstance(found, type) or words[-1].startswith("__"):
+    module = PLACES.get(".".join(words[:-1]))
+    callable_ = getattr(module, words[-1], None) if module is not None else None
+    if not callable(callable_) or isinstance(callable_, type) or words[-1].startswith("__"):
         raise CannotTryError(f"torch {torch.__version__} has no function {name}")
-    return getattr(torch, words[-1], found) if len(words) == 2 else found
+    return getattr(torch, words[-1], callable_) if len(words) == 2 else callable_
 
 
 def method(name: str) -> str:
@@ -108,9 +144,9 @@ def constant(kind: str, content: Any) -> Any:
         return torch.device("cpu")
     if kind == "ellipsis":
         return Ellipsis
-    found = getattr(torch, str(content), None)
-    if isinstance(found, (torch.dtype, torch.memory_format, torch.layout)):
-        return found
+    value = getattr(torch, str(content), None)
+    if isinstance(value, (torch.dtype, torch.memory_format, torch.layout)):
+        return value
     raise CannotTryError(f"torch {torch.__version__} has no {content}")
 
 
@@ -118,8 +154,8 @@ def build(data: dict[str, Any]) -> torch.fx.GraphModule:
     """The part as a module."""
     graph = torch.fx.Graph()
     made: dict[str, Any] = {}
-    for place, row in enumerate(data["inputs"]):
-        made[row["name"]] = graph.placeholder(f"x{place}")
+    for number, row in enumerate(data["inputs"]):
+        made[row["name"]] = graph.placeholder(f"x{number}")
     for row in data["nodes"]:
         args = tuple(argument(each, made) for each in row["args"])
         kwargs = {name: argument(each, made) for name, each in row["kwargs"].items()}
@@ -135,7 +171,7 @@ def build(data: dict[str, Any]) -> torch.fx.GraphModule:
 
 def inputs(data: dict[str, Any], stored: dict[str, Any]) -> list[Any]:
     """The inputs, each time anew: views of the memories that they share."""
-    memories = [stored[f"m{place}"].clone() for place in range(len(data["memories"]))]
+    memories = [stored[f"m{number}"].clone() for number in range(len(data["memories"]))]
     return [
         torch.as_strided(memories[row["memory"]], row["shape"], row["stride"], row["offset"])
         .detach()
@@ -169,11 +205,11 @@ def element(value: Any, witness: dict[str, Any]) -> float:
 def attempt(data: dict[str, Any], stored: dict[str, Any]) -> tuple[bool, str]:
     """Whether the results differ, and what they are."""
     witness = data["witness"]
-    place = witness["place"]
-    plain = results(build(data), inputs(data, stored))[place]
+    number = witness["place"]
+    plain = results(build(data), inputs(data, stored))[number]
     torch._dynamo.reset()
     compiled = torch.compile(build(data), backend=data["backend"])
-    other = results(compiled, inputs(data, stored))[place]
+    other = results(compiled, inputs(data, stored))[number]
     expected, got = element(plain, witness), element(other, witness)
     tolerance = float(witness["tolerance"])
     apart = (
@@ -183,7 +219,7 @@ def attempt(data: dict[str, Any], stored: dict[str, Any]) -> tuple[bool, str]:
     )
     what = "gradient" if any(row["trained"] for row in data["inputs"]) else "result"
     line = (
-        f"element {witness['element']} of {what} {place}: {got:g} compiled by {data['backend']},"
+        f"element {witness['element']} of {what} {number}: {got:g} compiled by {data['backend']},"
         f" {expected:g} operator by operator, {tolerance:g} allowed"
     )
     return apart, line
@@ -192,17 +228,17 @@ def attempt(data: dict[str, Any], stored: dict[str, Any]) -> tuple[bool, str]:
 def program(data: dict[str, Any], stored: dict[str, Any]) -> str:
     """The part, its inputs and both ways to make it as one program."""
     body = build(data).code.strip().replace("def forward(self, ", "def part(", 1)
-    names = [f"x{place}" for place in range(len(data["inputs"]))]
+    names = [f"x{number}" for number in range(len(data["inputs"]))]
     lines = ["import torch"]
     lines += ["from math import inf, nan"] if "inf" in body or "nan" in body else []
     lines += ["from torch import device"] if "device(" in body else []
-    memories = [stored[f"m{place}"] for place in range(len(data["memories"]))]
+    memories = [stored[f"m{number}"] for number in range(len(data["memories"]))]
     if any(each.numel() > MOST_SHOWN for each in memories):
         lines += ["from safetensors.torch import load_file", ""]
         lines += ['stored = load_file("inputs.safetensors")']
     lines += ["", "", body, "", "", "def inputs():"]
-    for place, each in enumerate(memories):
-        lines.append(f"    m{place} = {_shown(each, place)}")
+    for number, each in enumerate(memories):
+        lines.append(f"    m{number} = {_shown(each, number)}")
     for name, row in zip(names, data["inputs"]):
         view = (
             f"torch.as_strided(m{row['memory']}, {row['shape']}, {row['stride']}, {row['offset']})"
@@ -225,9 +261,9 @@ def program(data: dict[str, Any], stored: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _shown(memory: Any, place: int) -> str:
+def _shown(memory: Any, number: int) -> str:
     if memory.numel() > MOST_SHOWN:
-        return f'stored["m{place}"].clone()'
+        return f'stored["m{number}"].clone()'
     if not memory.any():
         return f"torch.zeros({memory.numel()}, dtype={memory.dtype})"
     numbers = ", ".join(
@@ -260,16 +296,16 @@ def tried(options: Any) -> dict[str, Any]:
             f"torch.compile knows no back end {data['backend']!r} here; --import it"
         )
     stored = load_file(str(HERE / "inputs.safetensors"))
-    found = [attempt(data, stored) for _ in range(options.repeat)]
-    shown = sum(apart for apart, _ in found)
+    attempts = [attempt(data, stored) for _ in range(options.repeat)]
+    shown = sum(apart for apart, _ in attempts)
     verdict = "not reproduced" if not shown else "reproduced"
     return {
-        "verdict": verdict if shown in (0, len(found)) else "flaky",
+        "verdict": verdict if shown in (0, len(attempts)) else "flaky",
         "shown": shown,
-        "tried": len(found),
+        "tried": len(attempts),
         "device": "cpu",
         "reason": f"torch {torch.__version__}",
-        "lines": [*dict.fromkeys(line for _, line in found), ""],
+        "lines": [*dict.fromkeys(line for _, line in attempts), ""],
     }
 
 
@@ -286,7 +322,7 @@ def main() -> int:
             data = json.loads((HERE / "graph.json").read_text(encoding="utf-8"))
             print(program(data, load_file(str(HERE / "inputs.safetensors"))))
             return 0
-        found = tried(options)
+        verdict = tried(options)
     except (CannotTryError, ImportError) as reason:
         print(f"cannot be tried here: {reason}", file=sys.stderr)
         return 125
@@ -294,10 +330,10 @@ def main() -> int:
         traceback.print_exc()
         return 101
     if options.json:
-        print(json.dumps(found))
+        print(json.dumps(verdict))
     else:
-        print("\n".join([*filter(None, found["lines"]), found["verdict"]]))
-    return 1 if found["shown"] else 0
+        print("\n".join([*filter(None, verdict["lines"]), verdict["verdict"]]))
+    return 1 if verdict["shown"] else 0
 
 
 if __name__ == "__main__":

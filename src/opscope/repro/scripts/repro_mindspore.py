@@ -56,24 +56,53 @@ HOMES = (
 )
 # safetensors names of element types -> NumPy's; bfloat16 is widened by hand.
 TYPES = {
-    "BOOL": "?", "U8": "u1", "I8": "i1", "U16": "<u2", "I16": "<i2", "U32": "<u4", "I32": "<i4",
-    "U64": "<u8", "I64": "<i8",
-    "F16": "<f2", "F32": "<f4", "F64": "<f8",
-}  # fmt: skip
+    "BOOL": "?",
+    "U8": "u1",
+    "I8": "i1",
+    "U16": "<u2",
+    "I16": "<i2",
+    "U32": "<u4",
+    "I32": "<i4",
+    "U64": "<u8",
+    "I64": "<i8",
+    "F16": "<f2",
+    "F32": "<f4",
+    "F64": "<f8",
+}
 BYTES = {
-    "float16": "<f2", "float32": "<f4", "float64": "<f8", "int8": "i1", "uint8": "u1", "bool": "?",
+    "float16": "<f2",
+    "float32": "<f4",
+    "float64": "<f8",
+    "int8": "i1",
+    "uint8": "u1",
+    "bool": "?",
     "complex64": "<c8",
-    "complex128": "<c16", "int16": "<i2", "int32": "<i4", "int64": "<i8", "uint16": "<u2",
-    "uint32": "<u4", "uint64": "<u8",
-}  # fmt: skip
+    "complex128": "<c16",
+    "int16": "<i2",
+    "int32": "<i4",
+    "int64": "<i8",
+    "uint16": "<u2",
+    "uint32": "<u4",
+    "uint64": "<u8",
+}
 FORMATS = {0: "NCHW", 1: "NHWC", 2: "NHWC", 11: "NCDHW"}
 PAD_MODES = {0: "PAD", 1: "SAME", 2: "VALID"}
 # Element types as kernels number them.
 NUMBERED = {
-    30: "bool", 32: "int8", 33: "int16", 34: "int32", 35: "int64", 37: "uint8", 38: "uint16",
-    39: "uint32", 40: "uint64", 42: "float16",
-    43: "float32", 44: "float64", 45: "bfloat16",
-}  # fmt: skip
+    30: "bool",
+    32: "int8",
+    33: "int16",
+    34: "int32",
+    35: "int64",
+    37: "uint8",
+    38: "uint16",
+    39: "uint32",
+    40: "uint64",
+    42: "float16",
+    43: "float32",
+    44: "float64",
+    45: "bfloat16",
+}
 FLOATS = ("dropout", "keep_prob")  # have no default that says so
 # The CPU back end works these out by approximations of its own (nnacl): Tanh is 1,700 units off.
 APPROXIMATE = {
@@ -116,31 +145,31 @@ def load_tensors(name: str) -> dict[str, Any]:
     length = struct.unpack("<Q", data[:8])[0]
     if length > len(data) - 8:
         raise CannotTry(f"{name} is torn")
-    found = {}
+    arrays = {}
     for key, entry in json.loads(data[8 : 8 + length]).items():
         if key == "__metadata__":
             continue
         begin, end = (8 + length + offset for offset in entry["data_offsets"])
         if entry["dtype"] == "BF16":
             wide = np.frombuffer(data[begin:end], "<u2").astype("<u4") << 16
-            found[key] = wide.view("<f4").reshape(entry["shape"])
+            arrays[key] = wide.view("<f4").reshape(entry["shape"])
         elif entry["dtype"] in TYPES:
-            found[key] = np.frombuffer(data[begin:end], TYPES[entry["dtype"]]).reshape(
+            arrays[key] = np.frombuffer(data[begin:end], TYPES[entry["dtype"]]).reshape(
                 entry["shape"]
             )
         else:
             raise CannotTry(
                 f"{name}: element type {printable(entry['dtype'])} is unknown to this script"
             )
-    return found
+    return arrays
 
 
 def element_type(name: str) -> Any:
     """MindSpore's element type of this name; CannotTry for one it lacks."""
-    found = getattr(ms, {"bool": "bool_"}.get(name, name), None)
-    if found is None:
+    dtype = getattr(ms, {"bool": "bool_"}.get(name, name), None)
+    if dtype is None:
         raise CannotTry(f"mindspore {ms.__version__} has no element type {printable(name)}")
-    return found
+    return dtype
 
 
 def array_of(row: dict[str, Any], kept: dict[str, Any]) -> Any:
@@ -189,13 +218,13 @@ def plain(value: Any) -> Any:
 def find_primitive() -> Any:
     for home in HOMES:
         try:
-            found = getattr(importlib.import_module(home), OPERATOR, None)
+            primitive = getattr(importlib.import_module(home), OPERATOR, None)
         except ImportError:
             continue
-        if inspect.isclass(found):
-            if "func" in parameters(found.__init__):
+        if inspect.isclass(primitive):
+            if "func" in parameters(primitive.__init__):
                 check_allowed("runs what its argument func names")
-            return found
+            return primitive
     raise CannotTry(
         f"mindspore {ms.__version__} has no primitive {OPERATOR}: a kernel that only its "
         "compiler makes"
@@ -211,12 +240,12 @@ def check_allowed(what: str) -> None:
 def parameters(function: Any) -> list[str]:
     """Names of the positional parameters after self."""
     try:
-        found = inspect.signature(function).parameters.values()
+        declared = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
     return [
         each.name
-        for each in found
+        for each in declared
         if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
     ]
 
@@ -353,7 +382,7 @@ def make_tensors(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -
     except SystemError:
         result = primitive(*inputs)
     results = result if isinstance(result, (tuple, list)) else (result,)
-    return {str(place): each for place, each in enumerate(results) if isinstance(each, Tensor)}
+    return {str(number): each for number, each in enumerate(results) if isinstance(each, Tensor)}
 
 
 def to_array(tensor: Any) -> Any:
@@ -365,9 +394,9 @@ def to_array(tensor: Any) -> Any:
 
 def statistics(array: Any) -> dict[str, Any]:
     """Counts and range of an array, the extremes over the finite elements."""
-    found: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+    measured: dict[str, Any] = {"dtype": str(array.dtype), "shape": list(array.shape)}
     if array.dtype.kind not in "fiub":
-        return found
+        return measured
     wide = array.astype(np.float64)
     finite = wide[np.isfinite(wide)]
     counts = {
@@ -376,16 +405,16 @@ def statistics(array: Any) -> dict[str, Any]:
         "neg_inf": int(np.isneginf(wide).sum()),
     }
     ends = {"min": float(finite.min()), "max": float(finite.max())} if finite.size else {}
-    return {**found, **counts, **ends}
+    return {**measured, **counts, **ends}
 
 
-def describe(found: dict[str, Any]) -> str:
-    text = f"{found['dtype']}[{', '.join(map(str, found['shape']))}]"
-    if "min" in found:
-        text += f" in [{found['min']:.6g}, {found['max']:.6g}]"
+def describe(measured: dict[str, Any]) -> str:
+    text = f"{measured['dtype']}[{', '.join(map(str, measured['shape']))}]"
+    if "min" in measured:
+        text += f" in [{measured['min']:.6g}, {measured['max']:.6g}]"
     words = {"nan": "NaN", "pos_inf": "inf", "neg_inf": "-inf"}
     return text + "".join(
-        f" {found[name]} {word}" for name, word in words.items() if found.get(name)
+        f" {measured[name]} {word}" for name, word in words.items() if measured.get(name)
     )
 
 
@@ -577,11 +606,11 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
 
 def wider(case: dict[str, Any], kept: dict[str, Any]) -> str:
     try:
-        found = make_call(case, kept, "float64")
+        outputs = make_call(case, kept, "float64")
     except Exception as error:
         return f"wide  not to be had in float64 ({type(error).__name__})"
     return "wide  " + "; ".join(
-        f"in float64 output {slot} is {describe(statistics(out))}" for slot, out in found.items()
+        f"in float64 output {slot} is {describe(statistics(out))}" for slot, out in outputs.items()
     )
 
 

@@ -22,12 +22,21 @@ from opscope.errors import UsageError
 MAX_RANGES = 16
 STEP_CALLS = 20_000
 EXTREMES_TYPES: dict[str, str] = {
-    "process": "int32", "rank": "int32", "first_step": "int32", "last_step": "int32",
-    "op": "string", "module": "string",
-    "phase": "string", "calls": "int64", "min": "float64", "max": "float64", "nan": "int64",
+    "process": "int32",
+    "rank": "int32",
+    "first_step": "int32",
+    "last_step": "int32",
+    "op": "string",
+    "module": "string",
+    "phase": "string",
+    "calls": "int64",
+    "min": "float64",
+    "max": "float64",
+    "nan": "int64",
     "pos_inf": "int64",
-    "neg_inf": "int64", "near_limit": "int64",
-}  # fmt: skip
+    "neg_inf": "int64",
+    "near_limit": "int64",
+}
 
 
 class Extremes(msgspec.Struct, frozen=True):
