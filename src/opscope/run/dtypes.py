@@ -33,7 +33,6 @@ class DType(msgspec.Struct, frozen=True):
     name: str
     kind: str  # float | int | uint | bool | complex | string
     bits: int
-    torch: str | None = None  # with its "torch."
     numpy: str | None = None
     safetensors: str | None = None
     mindspore: str | None = None
@@ -41,6 +40,7 @@ class DType(msgspec.Struct, frozen=True):
     proto: int | None = None
     ge: int | None = None
     aliases: tuple[str, ...] = ()
+    torch: str | None = None  # its full name there
 
     @property
     def itemsize(self) -> int:
