@@ -110,7 +110,7 @@ def test_a_room_of_the_name_of_a_function_is_that_function(first: str) -> None:
 
 @pytest.mark.parametrize(
     "first",
-    ["opscope.scan.reach", "opscope.compare.side.columns", "opscope.replay.stale", "opscope"],
+    ["opscope.scan.reach", "opscope.compare.side.columns", "opscope.replay.api", "opscope"],
 )
 def test_a_verb_is_called_through_its_room(first: str) -> None:
     """However it was imported, and with the signature of the function behind it."""

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from opscope.minimize.patience import LEAST, SURE, Patience
+from opscope.minimize.oracle import LEAST, SURE, Patience
 
 
 def test_the_number_of_elements_tells_while_no_call_came_back() -> None:

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import opscope
-from opscope.questions.iterations import times_of
+from opscope.questions.findings import times_of
 from opscope.questions.tables import key, open_tables
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo

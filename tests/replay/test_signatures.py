@@ -8,8 +8,7 @@ from pathlib import Path
 import torch
 
 import opscope
-from opscope.replay.api import LIKE, Plan, replay_calls
-from opscope.replay.signatures import spoken_for
+from opscope.replay.api import LIKE, Plan, replay_calls, spoken_for
 from opscope.run.query import calls
 
 

@@ -23,9 +23,9 @@ from opscope.errors import FormatError, MissingValueError, RecordError, UsageErr
 from opscope.run.arrow import decode_stream, encode_rows
 from opscope.run.protocol import Run
 from opscope.run.schema import TABLES, Judgement, Stack, ValueRef
-from opscope.run.store.installed import installed_packages
 from opscope.run.store.layout import (
     create_run,
+    installed_packages,
     process_facts,
     public_environment,
     read_run_file,

@@ -17,7 +17,7 @@ from torch import nn
 from torch.optim import SGD, Adam, AdamW, Optimizer
 
 import opscope
-from opscope.record.torch.callers import callee_below
+from opscope.record.torch.sentinel import callee_below
 from opscope.run.finding import Document, Finding
 
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import opscope
-from opscope.scan.jumps import jump_of
+from opscope.scan.gradients import jump_of
 
 
 def warnings(program: Callable[[], object], place: Path) -> list[str]:

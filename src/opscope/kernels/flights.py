@@ -7,7 +7,9 @@ Their outputs are read once, when the work has completed, before a call reads or
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from threading import get_ident
 from typing import Any
 
@@ -21,7 +23,27 @@ from opscope.kernels.calls import (
     covering,
     written,
 )
-from opscope.kernels.graph_writes import GraphWrites
+
+# What a compiled graph was seen to write to, which nobody had said before it ran.
+
+
+class GraphWrites:
+    """The part of the bookkeeper that is told so while the graph's call is open."""
+
+    _open: dict[int, list[Draft]]
+
+    def wrote(self, slots: Sequence[str]) -> None:
+        """The graph that is running in this thread has written to these of its inputs too."""
+        calls = reversed(self._open.get(get_ident(), []))
+        draft = next((each for each in calls if each.operator.graph), None)
+        if draft is None:
+            return
+        for seen in draft.inputs:
+            new = seen.slot in slots and not written(draft.operator, seen.slot)
+            if new and seen.storage is not None:
+                seen.storage.steady -= 1
+        draft.operator = replace(draft.operator, writes=draft.operator.writes | {*slots})
+
 
 MOST_FLIGHTS = 64  # a program may begin collectives for ever and wait for none
 MOST_STEPS = 2

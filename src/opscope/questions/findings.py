@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from opscope.judge.arguments import parse_arguments
 from opscope.judge.overflow import Status, status_of, words_of
 from opscope.kernels.calls import STATISTICS
-from opscope.questions.iterations import times_of, words_of_time
 from opscope.questions.libraries import library_lines
 from opscope.questions.rows import whole_calls
 from opscope.questions.tables import Tables, key, keys_at
@@ -373,3 +373,37 @@ def wants_finding(finding: Finding, selection: Selection | None) -> bool:
         and (selection.phases is None or finding.phase in selection.phases)
         and selection.wants_op(finding.op or "", finding.call, finding.module)
     )
+
+
+# Which time a line made a call, where a run knows of no steps: a loop over plain tensors stays
+# in step 0.
+
+# What ends steps, so that in a run which holds any of it the step says when.
+_STEPPED = """SELECT count(*) FROM calls
+    WHERE step > 0 OR phase = 'optimizer' OR level = 'module'"""
+_TIMES = """SELECT one.process, one."index", count(*) FILTER (each."index" <= one."index"), count(*)
+    FROM (SELECT process, "index", op, phase, module, source
+          FROM near_calls JOIN wanted USING (process, "index") WHERE source IS NOT NULL) AS one
+    JOIN calls AS each USING (process, op, phase, source)
+    WHERE each.module IS NOT DISTINCT FROM one.module
+    GROUP BY ALL"""
+
+Time = tuple[int, int]  # the time, from 1 on, and how many there are
+
+
+def times_of(
+    tables: Tables, keys: np.ndarray[tuple[int], np.dtype[np.int64]]
+) -> Mapping[Time, Time]:
+    """Of calls (tables.key), which time their line made such a call, by process and index; nothing
+    in a run with steps, and of calls that a line made once.
+    """
+    stepped = any(process.steps for process in tables.run.processes)  # known once it has ended
+    if stepped or not len(keys) or tables.rows(_STEPPED)[0][0]:
+        return {}
+    rows = tables.rows(_TIMES, wanted=keys)
+    return {(process, index): (time, times) for process, index, time, times in rows if times > 1}
+
+
+def words_of_time(time: Time) -> str:
+    """`time 31 of 300 that this line does it; the run knows of no steps`."""
+    return f"time {time[0]} of {time[1]} that this line does it; the run knows of no steps"

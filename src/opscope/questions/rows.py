@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.judge.integers import INTERVALS
 from opscope.judge.limits import NARROW, largest_finite
+from opscope.judge.wrapping import WRAPS, follows
 from opscope.kernels.calls import is_integer
-from opscope.questions.integer_rows import integer_keys
-from opscope.questions.tables import Tables, filled, key, keys_of, merged, open_tables
-from opscope.questions.wrapped_rows import wrapped_readers
+from opscope.operators.catalogue import traits_of
+from opscope.questions.tables import Tables, filled, key, keys_at, keys_of, merged, open_tables
 from opscope.run.query import columns, record_of
 from opscope.run.schema import TABLES, Call, Tensor
 
@@ -232,3 +233,86 @@ def whole_calls(
         if owner is not None:
             owner[1].append(tensor)
     return calls
+
+
+# Calls whose integer arithmetic nobody judged while it ran, and whose values are large enough to
+# leave their type.
+#
+# opscope's own recorder judges integers by their values while they are there, and writes what it
+# found as the call's status.
+
+_BYTE = 12
+_UNJUDGED = """
+    SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index")
+    WHERE status IS NULL AND op IN (SELECT unnest(?))
+"""
+
+
+def integer_keys(tables: Tables) -> Ints:
+    """Keys of these calls, sorted."""
+    if tables.run.info.coverage.integers:
+        return merged([])
+    candidates = _candidates(tables.run)
+    if not candidates.size:
+        return candidates
+    ops = [
+        op
+        for (op,) in tables.rows("SELECT DISTINCT op FROM calls WHERE status IS NULL")
+        if _judged(op)
+    ]
+    if not ops:
+        return merged([])
+    found = tables.rows(_UNJUDGED, [ops], wanted=candidates)
+    return np.unique(np.array([key(process, index) for process, index in found], dtype=np.int64))
+
+
+def _judged(op: str) -> bool:
+    return INTERVALS.find(op) is not None or traits_of(op).cast
+
+
+def _candidates(run: Run) -> Ints:
+    found = []
+    for batch in columns(run, "tensors", ("process", "index", "min_int", "max_int")):
+        known = ~np.ma.getmaskarray(batch["min_int"])
+        if not known.any():
+            continue
+        low, high = np.ma.getdata(batch["min_int"]), np.ma.getdata(batch["max_int"])
+        chosen = known & ((high >= _BYTE) | (low <= -_BYTE))
+        if chosen.any():
+            found.append(np.unique(keys_of(batch["process"][chosen], batch["index"][chosen])))
+    return merged(found)
+
+
+# Calls that read integers which wrapped, directly or through arithmetic and conversions: all
+# finite, so nothing else finds them.
+
+_WRAPPED = (
+    'SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index") '  # noqa: S608
+    f"WHERE (status & {WRAPS}) <> 0"
+)
+_READERS = """
+    WITH RECURSIVE reached(process, version) AS (
+        SELECT process, version FROM near_tensors SEMI JOIN wanted USING (process, "index")
+        WHERE io = 'output' AND version IS NOT NULL
+        UNION
+        SELECT o.process, o.version
+        FROM reached r
+        JOIN tensors i ON i.process = r.process AND i.version = r.version AND i.io = 'input'
+        JOIN calls c ON c.process = i.process AND c."index" = i."index"
+        AND c.op IN (SELECT unnest(?))
+        JOIN tensors o ON o.process = i.process AND o."index" = i."index" AND o.io = 'output'
+        AND o.version IS NOT NULL)
+    SELECT DISTINCT i.process, i."index"
+    FROM reached r JOIN tensors i ON i.process = r.process AND i.version = r.version
+    AND i.io = 'input'
+"""
+
+
+def wrapped_readers(tables: Tables, status: Sequence[Ints]) -> Ints:
+    """Keys of these calls, sorted; status are keys of the calls that have a status bit."""
+    overflowed = merged(status)
+    wraps = keys_at(tables.rows(_WRAPPED, wanted=overflowed)) if overflowed.size else overflowed
+    if not wraps.size:
+        return wraps
+    ops = [op for (op,) in tables.rows("SELECT DISTINCT op FROM calls") if follows(op)]
+    return keys_at(tables.rows(_READERS, [ops], wanted=wraps))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import sys
 import tempfile
@@ -25,13 +26,11 @@ from opscope.formats.registry import open_run
 from opscope.operators.catalogue import declared_rows
 from opscope.operators.told import Rows
 from opscope.questions.findings import place_of, slot_of
-from opscope.replay.signatures import spoken_for
-from opscope.replay.stale import stale
 from opscope.repro.answering import AnsweringProcess, ending
 from opscope.repro.worker import START
 from opscope.run.finding import Document, Finding
 from opscope.run.progress import Progress, nobody
-from opscope.run.query import calls, tensors_of
+from opscope.run.query import calls, sql, tensors_of
 from opscope.run.unmatched import unmatched
 
 if TYPE_CHECKING:
@@ -472,3 +471,99 @@ def finding_of(run: Run, line: Line) -> Finding:
         inputs=slots["input"],
         outputs=slots["output"],
     )
+
+
+# Whether a wrong result is that of an earlier call: a kernel that left its output as it found it
+# does not fail alone.
+
+EARLIER = """
+SELECT c.name AS name, c.step AS step, before."index" AS "index"
+FROM tensors AS mine
+JOIN tensors AS before ON before.process = mine.process AND before."index" < mine."index"
+AND before.io = 'output'
+    AND before.slot = mine.slot AND before.digest = mine.digest AND before.dtype = mine.dtype
+    AND before.shape = mine.shape
+JOIN calls AS c ON c.process = before.process AND c."index" = before."index"
+WHERE mine.process = ? AND mine."index" = ? AND mine.io = 'output' AND mine.slot = ?
+AND mine.min < mine.max AND c.op = ?
+ORDER BY before."index" DESC
+"""
+INPUTS = (
+    "SELECT slot, digest FROM tensors WHERE process = ? AND \"index\" = ? AND io = 'input' "
+    "ORDER BY slot"
+)
+
+
+def stale(run: Run, call: Call, slot: str) -> str:
+    """In words: the last earlier call of the operator, of other inputs, whose output has the same
+    bits; empty where there is none.
+    """
+    mine = _inputs(run, call.process, call.index)
+    for row in sql(run, EARLIER, [call.process, call.index, slot, call.op]):
+        if _inputs(run, call.process, row["index"]) != mine:
+            told = (
+                f"it is bit for bit the result of {row['name']} in step {row['step']}, whose "
+                "inputs were others"
+            )
+            return f"{told}: memory that the kernel did not write, which no call shows alone"
+    return ""
+
+
+def _inputs(run: Run, process: int, index: int) -> list[tuple[str, int | None]]:
+    return [(row["slot"], row["digest"]) for row in sql(run, INPUTS, [process, index])]
+
+
+# Calls that one call speaks for: of what is made with invented inputs, one of each signature
+# judges the kernel.
+#
+# A signature is the operator, its arguments (floats by sign and by whether they are 0 or 1) and,
+# of each tensor, slot, type, shape, strides and device.
+
+Key = tuple[int, int]
+_FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+", re.IGNORECASE)
+_INVENTED = """
+WITH kept AS (SELECT DISTINCT process, version FROM tensors WHERE value.shard IS NOT NULL),
+told AS (SELECT DISTINCT process, "index" FROM judgements)
+SELECT t.process AS process, t."index" AS at,
+       md5(string_agg(concat_ws('|', t.io, t.slot, t.dtype, t.shape, t.stride, t.device, t.layout,
+       t.tensor_class), ';'
+                      ORDER BY t.io, t.slot)) AS form
+FROM tensors AS t LEFT JOIN kept AS k ON k.process = t.process AND k.version = t.version
+GROUP BY t.process, t."index"
+HAVING bool_or(t.io = 'input' AND t.value.shard IS NULL AND k.version IS NULL)
+   AND (t.process, t."index") NOT IN (SELECT (process, "index") FROM told)
+"""
+
+
+def spoken_for(run: Run, calls: Sequence[Call]) -> dict[Key, Key]:
+    """For each call whose inputs would be invented the earlier call of the same signature; the
+    first of each is not in it.
+    """
+    forms = {(row["process"], row["at"]): row["form"] for row in sql(run, _INVENTED)}
+    whole = {(call.process, call.index): call for call in calls}
+    first: dict[object, Key] = {}
+    found: dict[Key, Key] = {}
+    for key, call in whole.items():
+        form = forms.get(key)
+        if form is None:
+            continue
+        forward = (
+            None if call.forward_index is None else whole.get((call.process, call.forward_index))
+        )
+        beneath = (
+            None
+            if forward is None or call.level == "operator"
+            else (_said(forward), forms.get((forward.process, forward.index)))
+        )
+        leader = first.setdefault((call.op, call.phase, _said(call), form, beneath), key)
+        if leader != key:
+            found[key] = leader
+    return found
+
+
+def _said(call: Call) -> str:
+    return _FLOAT.sub(lambda number: _kind(float(number[0])), call.args or "")
+
+
+def _kind(number: float) -> str:
+    return f"{number:g}." if number in (0.0, 1.0, -1.0) else "-x" if number < 0 else "x"

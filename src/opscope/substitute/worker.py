@@ -8,23 +8,25 @@ shared files that it was given as open descriptors.
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import os
 import time
 from collections.abc import Sequence
 
 import torch
+from torch.autograd import profiler
 
 from opscope.errors import OpscopeError
 from opscope.kernels.calls import head_of
+from opscope.operators.catalogue import traits_of
 from opscope.run.descriptor import Descriptor
-from opscope.substitute.arguments import dtype_named
+from opscope.substitute.arguments import Conditions, dtype_named
 from opscope.substitute.examine import examine, examine_places, not_defined
 from opscope.substitute.gradients import function_of
-from opscope.substitute.inside import called_inside
 from opscope.substitute.layout import WRITTEN, Flags, Given
 from opscope.substitute.overlay import package, run_substitute
-from opscope.substitute.perform import Bound, strided
+from opscope.substitute.perform import Bound, perform, strided
 from opscope.substitute.truth import FAILURES
 from opscope.substitute.wire import (
     Reply,
@@ -154,3 +156,30 @@ def main(requests: int, replies: int, descriptors: Sequence[int]) -> None:
         ].forget()  # the program may give the memory back once it has the reply
         gc.collect(0)
         write_all(replies, encode(reply))
+
+
+# Which operators an operator's own kernel calls: no dispatch mode sees these, torch's profiler
+# does.
+
+
+def called_inside(bound: Bound) -> tuple[str, ...]:
+    """Operators without overload that the call's kernel calls, each once; empty where the call
+    cannot be made.
+    """
+    with (
+        profiler.profile(use_kineto=False) as made,
+        contextlib.suppress(*FAILURES),
+        torch.no_grad(),
+    ):
+        perform(bound, Conditions())
+    own = f"aten::{bound.name}"
+    names = dict.fromkeys(
+        event.name for event in made.function_events or () if event.name.startswith("aten::")
+    )
+    return tuple(name for name in names if name not in {own, "aten::to"} and not makes_memory(name))
+
+
+def makes_memory(op: str) -> bool:
+    """Whether an operator only makes or views memory; nothing is computed there."""
+    known = traits_of(op)
+    return known.allocates or known.view

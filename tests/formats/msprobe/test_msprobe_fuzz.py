@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from opscope.errors import FormatError
 from opscope.formats.msprobe import FORMAT
-from opscope.formats.msprobe.entries import entries_of, read_construct
 from opscope.formats.msprobe.leaves import argument, tensors
+from opscope.formats.msprobe.reader import entries_of, read_construct
 from opscope.formats.msprobe.stacks import read_stacks
 from opscope.run.arrow import encode_rows
 

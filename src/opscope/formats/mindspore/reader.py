@@ -9,6 +9,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.foreign import ForeignRun, Tables
 from opscope.formats.manifest import has_manifest, open_manifest
@@ -18,9 +21,12 @@ from opscope.formats.mindspore.graph import Graph
 from opscope.formats.mindspore.ir import read_ir
 from opscope.formats.mindspore.layout import Place, find_places
 from opscope.formats.mindspore.metadata import read_order, read_settings
+from opscope.formats.mindspore.names import parse_tensor_name
 from opscope.formats.mindspore.pb import read_pb
+from opscope.formats.mindspore.raw import raw_value
 from opscope.formats.mindspore.rows import Drafter
-from opscope.formats.mindspore.values import load_value
+from opscope.formats.npy import as_true_type, read_npy
+from opscope.run.dtypes import DType
 from opscope.run.protocol import Coverage, RunInfo
 from opscope.run.schema import Process
 
@@ -215,3 +221,34 @@ def _saved_graphs(folders: Sequence[Path], number: int) -> Iterator[Path]:
                 entry = _ENTRY.search(file.read(_HEAD))
             if entry is not None and int(entry[1]) == number:
                 yield path
+
+
+def load_value(path: Path, key: str, true: DType | None) -> Array:
+    """Elements of an .npy, of a .bin (flat: its shape stands nowhere) or of a tensor of a CANN dump
+    file, in their true type.
+    """
+    if key:
+        return raw_value(path, key)
+    if path.suffix == ".npy":
+        return read_npy(path, true=true)
+    return _read_bin(path, true)
+
+
+def _read_bin(path: Path, true: DType | None) -> Array:
+    """Plain elements; bfloat16 is widened to float32 as in the .npy files, which the size alone
+    cannot tell.
+    """
+    if true is None or true.numpy is None:
+        named = parse_tensor_name(path.name)
+        raise FormatError(
+            path, f"element type {named.dtype if named else None} of a .bin is not known"
+        )
+    stored = np.dtype(np.float32) if true.name == "bfloat16" else true.to_numpy()
+    try:
+        size = path.stat().st_size
+        if size % stored.itemsize:
+            raise FormatError(path, f"{size} bytes are no whole number of {true.name}", offset=size)
+        values = np.memmap(path, stored, "r") if size else np.empty(0, stored)
+    except OSError as error:
+        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
+    return as_true_type(values, true, path)

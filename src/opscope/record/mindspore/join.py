@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import ctypes
 import functools
 import json
 import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,7 +41,6 @@ from opscope.record.mindspore.place import (
     write_facts,
     write_settings,
 )
-from opscope.record.mindspore.stop import stop_after, stop_program
 from opscope.record.mindspore.undumped import survive_dump
 from opscope.record.rank import LOCAL_VARIABLES, WORLD_VARIABLES, first_number, known_rank
 from opscope.record.seed import seed_all
@@ -229,3 +231,47 @@ def users_dump(environment: Mapping[str, str], run: Path) -> Path | None:
     except (OSError, ValueError, UsageError):
         return Path(path).parent  # MindSpore will say what is wrong with it
     return Path(export.path) if export.data == "tensor" else None
+
+
+# Ends a MindSpore program, cleanly, once the last wanted step has been recorded.
+
+POLL_SECONDS = 0.05
+
+
+class _Failed(SystemExit):
+    """SystemExit as the interpreter makes it from a class alone, with exit code 1."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+
+
+def stop_program(code: int) -> None:
+    """The main thread raises SystemExit at its next instruction; code is 0 or 1."""
+    main = threading.main_thread().ident
+    if main is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(
+            ctypes.c_ulong(main), ctypes.py_object(_Failed if code else SystemExit)
+        )
+
+
+def stop_after(dump: Path, last: int, unless: Callable[[], bool]) -> threading.Thread:
+    """Watch the dump from a daemon thread; when iteration last + 1 begins to land, the program
+    ends.
+
+    So that iteration must be among those MindSpore dumps; the run leaves it out. The watch is over
+    once `unless` says so: where the process counts steps itself it ends the program itself.
+    """
+    thread = threading.Thread(
+        target=_watch, args=(dump, last, unless), name="opscope-stop", daemon=True
+    )
+    thread.start()
+    return thread
+
+
+def _watch(dump: Path, last: int, unless: Callable[[], bool]) -> None:
+    while not any(path.is_dir() for path in dump.glob(f"rank_*/*/*/{last + 1}")):
+        if unless():
+            return
+        time.sleep(POLL_SECONDS)
+    if not unless():
+        stop_program(0)

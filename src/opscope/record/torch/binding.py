@@ -28,8 +28,8 @@ from opscope.record.torch.aside import PLAIN, TensorBase, aside, plainly, set_as
 from opscope.record.torch.composed import ONEDNN, Composed, composed, is_composed, readable
 from opscope.record.torch.memory import resolved
 from opscope.record.torch.modules import distributed_tensor
+from opscope.record.torch.operator_facts import row_of
 from opscope.record.torch.operators import describe, straight, takes_tensors, unhindered
-from opscope.record.torch.operators_met import row_of
 from opscope.record.torch.randomness import random_states
 from opscope.record.torch.stacks import Stacks
 from opscope.record.torch.staging import Staging, read

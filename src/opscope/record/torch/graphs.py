@@ -11,11 +11,12 @@ made something that is not finite of sound inputs is executed again, operator by
 from __future__ import annotations
 
 import itertools
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager, ExitStack
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch.utils import _pytree as pytree
@@ -24,13 +25,14 @@ from opscope.kernels.calls import Operator
 from opscope.operators.spelling import COMPILED
 from opscope.record.active import active
 from opscope.record.backend_rules import parse_backend_rules
+from opscope.record.exits import restore
 from opscope.record.torch.again import Again, Execution, untrained
 from opscope.record.torch.aside import aside
 from opscope.record.torch.backends import Backends, calling
 from opscope.record.torch.compiled import MOST_NODES, CompiledCheck, described
 from opscope.record.torch.device_graphs import CapturedWork, watch_device_graphs
 from opscope.record.torch.dynamo import Captured, compiled_nodes, watch_backward, watch_compiler
-from opscope.record.torch.packages import watch_packages
+from opscope.record.torch.imports import once_imported
 from opscope.record.torch.sessions import Results, tensor_of, watch_sessions
 from opscope.record.torch.uncompiled import leave_uncompiled
 from opscope.run.contain import contain, tell
@@ -419,3 +421,48 @@ def run_backward(previous: Callable[..., Any], node: Any, given: list[Any]) -> A
     if graph is None or not graph.graphs.watching:
         return previous(node, *given)
     return graph.graphs.backward(graph, execution, previous, node, given)
+
+
+# Models that were exported and compiled before, and are loaded from a package (AOTInductor):
+# each call is the call of a graph, of which nothing is known but what it is given and what it
+# gives.
+#
+# Public names do not reach that call: it is a method of what `torch._inductor.aoti_load_package`
+# gives (torch 2.13), so the class is watched.
+
+MODULE = "torch.export.pt2_archive._package"
+OWNER = "AOTICompiledModel"
+
+
+class Watcher(Protocol):
+    """Who makes the calls of loaded models."""
+
+    @property
+    def watching(self) -> bool: ...
+
+    def call_package(self, model: object, given: tuple[Any, ...], call: Callable[[], Any]) -> Any:
+        """Make the call of a model with these inputs, flat; call gives its result."""
+        ...
+
+
+def watch_packages(stack: ExitStack, watcher: Watcher) -> None:
+    """Have a watcher make the calls of loaded models from now on, until the stack is closed. What
+    loads them is not loaded for it; a torch without the class has no such models.
+    """
+
+    def begin() -> None:
+        owner = getattr(sys.modules[MODULE], OWNER, None)
+        if owner is None:
+            return
+        previous = owner.__call__
+
+        def __call__(self: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
+            if not watcher.watching:
+                return previous(self, *args, **kwargs)
+            given = tuple(pytree.tree_leaves((args, kwargs)))
+            return watcher.call_package(self, given, lambda: previous(self, *args, **kwargs))
+
+        owner.__call__ = __call__
+        stack.callback(restore, owner, "__call__", __call__, previous)
+
+    once_imported(MODULE, begin, stack)

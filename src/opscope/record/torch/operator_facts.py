@@ -11,8 +11,11 @@ from typing import Any
 
 import torch
 
-from opscope.operators.catalogue import SHIPPED, sheet
-from opscope.operators.spelling import word_of
+from opscope.operators.catalogue import SHIPPED, is_shipped, sheet, traits_of
+from opscope.operators.rows import Row
+from opscope.operators.spelling import OWN, namespace, word_of
+from opscope.operators.traits import Traits
+from opscope.record.operators_met import told_row
 from opscope.substitute.schema import written_arguments
 
 _HEAD = """\
@@ -107,3 +110,28 @@ def _is_given_scalars(schema: Any) -> bool:
 
 def _version() -> str:
     return ".".join(torch.__version__.split(".")[:2])
+
+
+# Operators that the program calls and the shipped catalogue does not know: what their schemas
+# tell goes with the run.
+
+
+def row_of(func: Any, op: str) -> Row:
+    """What a run has to tell of an operator; nothing of one that the catalogue knows."""
+    return told_row(op, _news(op, derived_row(func)) if hasattr(func, "_schema") else {})
+
+
+def _news(op: str, row: Row) -> Row:
+    """What the shipped data leave open: all of an operator of somebody's library; of torch's own
+    what is harmless, where no sheet has it.
+    """
+    known = traits_of(op)
+    if namespace(op) in OWN:
+        return {"pointwise": True} if row.get("pointwise") and known == Traits() else {}
+    if not is_shipped(op):
+        return row
+    return {
+        trait: held
+        for trait, held in row.items()
+        if trait not in ("writes", "pointwise") and getattr(known, trait) != held
+    }

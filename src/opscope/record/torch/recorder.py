@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,13 +25,14 @@ from torch.optim.optimizer import (
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import _get_current_dispatch_mode_stack
 
-from opscope.record.config import DIGEST
+from opscope.kernels import compiled
+from opscope.kernels.bookkeeping import Recorder
+from opscope.record.config import DIGEST, RecordConfig
 from opscope.record.own_code import OPSCOPE, inside, is_user
 from opscope.record.steps import Steps
 from opscope.record.torch.again import Again
 from opscope.record.torch.beneath import Beneath
 from opscope.record.torch.binding import TorchBinding
-from opscope.record.torch.book import make_book
 from opscope.record.torch.checker import Checker
 from opscope.record.torch.compiled import CompiledCheck
 from opscope.record.torch.dynamo import surround_compilations
@@ -54,11 +56,10 @@ from opscope.record.torch.training import Training
 from opscope.record.torch.uncompiled import leave_package_uncompiled, leave_uncompiled
 from opscope.run.arrow import encode_rows
 from opscope.run.contain import contain
-from opscope.run.schema import LEVELS, Stack
+from opscope.run.schema import CALL_TYPES, LEVELS, TENSOR_TYPES, Stack
 
 if TYPE_CHECKING:
     from opscope.record.session import Session
-
 
 SETTINGS = {
     "lr": "the learning rate",
@@ -546,3 +547,42 @@ def line_of_program() -> Hashable:
     ):
         frame = frame.f_back
     return None if frame is None else (frame.f_code, frame.f_lasti)
+
+
+# The bookkeeper that serves here: the compiled one, else its reference.
+
+
+def make_book(binding: TorchBinding, config: RecordConfig) -> Any:
+    """A recorder as kernels.bookkeeping.Recorder defines it."""
+    native = compiled.load_recorder()
+    values = (
+        "anomaly" if config.values == "overflow" else config.values
+    )  # which tensors of such a call are kept is the sentinel's word
+    if native is None:
+        return Recorder(
+            binding,
+            values=values,
+            sample=config.sample,
+            io=config.selection.io,
+            selective=binding.selective,
+        )
+    book = native.Recorder(
+        binding,
+        values,
+        config.sample,
+        config.selection.io,
+        list(CALL_TYPES.items()),
+        list(TENSOR_TYPES.items()),
+    )
+    book.use_threads(torch.get_num_threads(), openmp_library())
+    return book
+
+
+def openmp_library() -> str:
+    """The OpenMP library torch computes with, so that its threads serve the statistics too; "" when
+    it is not GNU's.
+    """
+    libraries = sorted(Path(torch.__file__).parent.glob("lib/libgomp*.so*")) + sorted(
+        Path(torch.__file__).parent.parent.glob("torch.libs/libgomp*.so*")
+    )
+    return str(libraries[0]) if libraries else ""
