@@ -116,6 +116,7 @@ def test_bits_and_reasons(
         ("pow.Tensor_Scalar", [whole(0, 50000)], (("1", 2),), whole(0, 1), 0x10),
         ("pow.Tensor_Scalar", [whole(0, 40000)], (("1", 2),), whole(0, 1600000000), 0),
         ("neg.default", [whole(0, 200, "uint8")], (), whole(0, 255, "uint8"), 0),
+        ("_foreach_neg.default", [whole(0, 200, "uint8")], (), whole(0, 255, "uint8"), 0),
         # Two tensors whose largest elements may never meet: not proven.
         (
             "add.Tensor",

@@ -45,7 +45,7 @@ def integer_overflow(
     operands = _operands(arguments, arrays)
     if operands is None or any(array.dtype.kind not in "iub" for array in operands):
         return 0
-    if name in {"neg", "negative", "abs"}:
+    if traits_of(op).negates:
         return NEGATION if bounds[0] and operands and np.any(operands[0] == bounds[0]) else 0
     check = _CHECKS.get(name)
     if check is None or (name in _PAIRS and len(operands) < 2):

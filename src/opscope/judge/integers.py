@@ -22,7 +22,6 @@ from opscope.judge.registry import Registry
 from opscope.operators.catalogue import family, traits_of
 
 NEGATION, ARITHMETIC = 0x8, 0x10
-NEGATIONS = frozenset({"neg", "negative", "abs"})
 
 
 class Span(msgspec.Struct, frozen=True):
@@ -69,7 +68,7 @@ def overflow_of(
     span = None if operands is None else rule(operands)
     if span is None:
         return None
-    if bounds[0] == 0 and family(op) in NEGATIONS:
+    if bounds[0] == 0 and traits_of(op).negates:
         return False  # who negates an unsigned integer wants its complement
     if bounds[0] <= span.low and span.high <= bounds[1]:
         return False
@@ -126,7 +125,7 @@ def integer_bits(
     """Bits 0x8 and 0x10 that the extremes prove; 0 when they prove none."""
     if overflow_of(op, arguments, inputs, outputs) is not True:
         return 0
-    return NEGATION if family(op).removeprefix("_foreach_") in NEGATIONS else ARITHMETIC
+    return NEGATION if traits_of(op).negates else ARITHMETIC
 
 
 def needs_values(

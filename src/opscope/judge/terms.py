@@ -10,11 +10,9 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from opscope.judge import families
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import family, traits_of
 
 Shape = Sequence[int]
-# Sums as long as a dimension, whose result is no smaller than what they read.
-RUNNING = frozenset({"cumsum", "cumprod", "logcumsumexp"})
 # Losses that read one element of each row: as many as the second input has, the rows' labels.
 PICKING = frozenset({"nll_loss", "nll_loss_forward", "nll_loss2d", "nll_loss2d_forward"})
 # Neighbours that an interpolated value is a sum of, by a part of the operator's name.
@@ -58,7 +56,7 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
         return max(inputs[0], default=1)
     if kind == "norm":
         return _norm_terms(name, inputs)
-    if name in RUNNING:
+    if traits_of(op).running:  # as long as a dimension, and as large as what they read
         return max(inputs[0], default=1)
     if kind in ("sum", "loss"):
         most = math.prod(inputs[1]) if name in PICKING and len(inputs) > 1 else sizes[0]

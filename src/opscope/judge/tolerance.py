@@ -25,8 +25,7 @@ from collections.abc import Callable
 import msgspec
 
 from opscope.judge import families
-from opscope.judge.terms import PICKING
-from opscope.operators.catalogue import family, remembered
+from opscope.operators.catalogue import family, remembered, traits_of
 from opscope.run.dtypes import find_dtype
 
 LAMBDA = 3.0
@@ -36,19 +35,6 @@ KEPT = 2.0**-23  # twice the least number of float16: what it holds, no library 
 # those near 0 by pi radii of it, and a library's own cosine by as much again.
 BOX_MULLER = 16
 ROUNDED = 1  # ULPs that a device's division, root or fused multiply-add may err
-
-
-# Sums of terms of one sign: the result itself is the sum of their magnitudes. (nll_loss: logarithms
-# of probabilities.)
-OF_ONE_SIGN = PICKING | {
-    "mse_loss",
-    "smooth_l1_loss",
-    "huber_loss",
-    "l1_loss",
-    "linalg_vector_norm",
-    "norm",
-    "_foreach_norm",
-}
 
 
 # Unit roundoff of products that a kernel makes within itself, in the type of autocast where that is
@@ -197,7 +183,8 @@ def one_side(
             precision.least,
         )
     both = _RULES[kind](Case(name, precision, max(1, terms), None, unjudged))
-    both = msgspec.structs.replace(both, scaled=both.share) if name in OF_ONE_SIGN else both
+    if traits_of(op).one_sign:  # the result itself is the sum of its terms' magnitudes
+        both = msgspec.structs.replace(both, scaled=both.share)
     return msgspec.structs.replace(
         both,
         absolute=min(both.absolute, KEPT) if both.judged else both.absolute,

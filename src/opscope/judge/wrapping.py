@@ -31,7 +31,6 @@ UNSIGNED = 0x80
 WRAPS = NEGATION | ARITHMETIC | UNSIGNED
 MULTIPLIER = 1 << 16  # odd factors from here on scatter bits: 69069, 1664525, 16777619, 2654435761
 QUOTIENTS = frozenset({"div", "true_divide"})
-REMAINDERS = frozenset({"remainder", "fmod", "floor_divide", "__rshift__"})
 
 
 class Wrapped(msgspec.Struct, frozen=True):
@@ -61,31 +60,18 @@ def wraps_of(
     return (status or 0) & WRAPS or integer_bits(op, arguments, inputs, outputs)
 
 
-def is_bitwise(op: str) -> bool:
-    """Whether an operator takes a number for its bits."""
-    name = family(op)
-    return name.startswith("bitwise_") or name.strip("_").removeprefix("i") in {
-        "and",
-        "or",
-        "xor",
-        "lshift",
-        "rshift",
-    }
-
-
 def reduces(op: str) -> bool:
     """Whether an operator takes a number modulo another, or only compares it."""
-    name = family(op)
-    return name in REMAINDERS or traits_of(op).predicate
+    known = traits_of(op)
+    return known.modulo or known.predicate
 
 
 def follows(op: str) -> bool:
     """Whether a wrapped input is a wrapped output: arithmetic, conversions, moves."""
-    name = family(op)
-    if is_bitwise(op) or reduces(op):
-        return False
     known = traits_of(op)
-    return INTERVALS.find(op) is not None or known.cast or known.moves or name in QUOTIENTS
+    if known.bitwise or reduces(op):
+        return False
+    return INTERVALS.find(op) is not None or known.cast or known.moves or family(op) in QUOTIENTS
 
 
 def scatters(op: str, arguments: Arguments, inputs: Sequence[Reading]) -> bool:

@@ -24,6 +24,13 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     # a sum of products, which is rounded or overflows while it is accumulated
     contraction: bool = False
     cast: bool = False  # one element type in, another out
+    bitwise: bool = False  # takes numbers for their bits
+    modulo: bool = False  # takes a number modulo another
+    negates: bool = False  # of the least integer the result has no place in the type
+    running: bool = False  # sums, or products, of all elements up to each
+    flat: bool = False  # no derivative goes on, though elements do
+    stops: bool = False  # an activation that gives 0 for what it does not let through
+    one_sign: bool = False  # a sum of terms of one sign: no smaller than any of them
     # Where elements come from.
     allocates: bool = False  # outputs hold what the memory held before
     random: bool = False  # draws random numbers

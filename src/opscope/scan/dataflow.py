@@ -31,7 +31,6 @@ from opscope.judge.soundness import FINITE, Condition, Held, Judgement, arrived,
 from opscope.judge.wrapping import (
     Wrapped,
     follows,
-    is_bitwise,
     is_finite_unwrapped,
     reduces,
     scatters,
@@ -494,7 +493,9 @@ class Flow:
         for origin in self.of(bits):
             origin.wraps_again = origin.wraps_again or bool(wraps)
             origin.modular = (
-                origin.modular or is_bitwise(node.op) or (origin.wraps_again and reduces(node.op))
+                origin.modular
+                or traits_of(node.op).bitwise
+                or (origin.wraps_again and reduces(node.op))
             )
         if wraps and not bits:
             bits = self.mark

@@ -27,7 +27,6 @@ _ZEROS = """SELECT coalesce(module, '') || ' ' || op, step, sum(zero)::DOUBLE / 
     FROM calls JOIN tensors USING (process, "index")
     WHERE rank = ? AND io = 'output' AND phase = 'forward' AND size > 1 AND op IN (SELECT unnest(?))
     GROUP BY ALL ORDER BY 1, step LIMIT ?"""
-_STOPS = ("relu", "hardtanh", "threshold", "relu6", "hardswish", "hardsigmoid")
 
 
 def training_document(tables: Tables) -> dict[str, Any] | None:
@@ -47,7 +46,7 @@ def training_document(tables: Tables) -> dict[str, Any] | None:
     rank = (tables.rows("SELECT min(rank) FROM calls")[0][0]) or 0
     for role, name, step, norm, wrong in tables.rows(_NORMS, [rank, limit]):
         norms[role].setdefault(name, []).append([step, norm, int(wrong or 0)])
-    stops = [op for op in ops if op.rpartition("::")[2].partition(".")[0].rstrip("_") in _STOPS]
+    stops = [op for op in ops if traits_of(op).stops]
     zeros: dict[str, list[list[Any]]] = defaultdict(list)
     for name, step, share in tables.rows(_ZEROS, [rank, stops, limit]):
         zeros[name].append([step, share, 0])

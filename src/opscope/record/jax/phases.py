@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import msgspec
 
+from opscope.operators.catalogue import traits_of
+from opscope.operators.spelling import JAX
 from opscope.record.jax.executed import (
     BACKWARD,
     FORWARD,
@@ -25,8 +27,6 @@ _DERIVED = re.compile(r"\bjvp\(")
 _AGAIN = "rematted_computation"
 _NAME = re.compile(r"[\w\-]+")  # an einsum puts its formula on the stack
 _WRAPPERS = re.compile(r"\w+\(|\)")
-# Of what these give no derivative goes on, though it is no integer.
-_FLAT = frozenset({"stop_gradient", "sign", "floor", "ceil", "round"})
 
 
 def module_of(scope: str) -> str:
@@ -97,7 +97,8 @@ def _beginning(loss: State, first: Executed, made: State) -> Executed:
 
 def _varying(call: Executed, varying: set[int]) -> Iterator[State]:
     """What a call makes that has derivatives."""
-    if call.primitive in _FLAT or not any(state.version in varying for state in call.states()):
+    flat = traits_of(f"{JAX}::{call.primitive}").flat
+    if flat or not any(state.version in varying for state in call.states()):
         return
     for state in call.made:
         if state.row is not None and "float" in state.row.dtype:

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import family, traits_of
 from opscope.questions.findings import listed
 from opscope.scan.training.story import Event, Note, Story
 
 TIMES = 2  # steps in a row that a gradient has to be carried over
 
 _ADDS = frozenset({"add", "_foreach_add"})
-_RESETS = frozenset({"zero", "_foreach_zero", "fill", "copy", "_foreach_copy"})
 
 
 def carried_gradients(story: Story) -> Iterator[Note]:
@@ -75,6 +74,7 @@ def _carried(events: Sequence[Event]) -> Event | None:
 
 def _resets(event: Event) -> bool:
     """Whether a call leaves a gradient that does not depend on what it was."""
-    if event.phase != "backward" and family(event.op) in _RESETS:
+    known = traits_of(event.op)
+    if event.phase != "backward" and (known.overwrites, known.bound) == ("0", "overwritten"):
         return True
     return event.min == 0.0 and event.max == 0.0
