@@ -88,12 +88,12 @@ def bisect_operators(
     )
     suspects = ranked[: min(ALONE, _accused(document, ranked))]
     guilty = smallest(answers, ranked, suspects)
-    found = conclude(trials, answers, guilty, len(ranked))
+    bisected = conclude(trials, answers, guilty, len(ranked))
     tried = trials.known(ranked)
     if guilty or not tried:
-        return found, document
+        return bisected, document
     return _with_refused(
-        found, document, refused(open_run(trials.folder / tried[-1].folder / "run"))
+        bisected, document, refused(open_run(trials.folder / tried[-1].folder / "run"))
     ), document
 
 
@@ -105,12 +105,12 @@ def refused(run: Run) -> dict[str, str]:
     return told
 
 
-def _with_refused(found: Bisected, document: Document, without: Mapping[str, str]) -> Bisected:
+def _with_refused(bisected: Bisected, document: Document, without: Mapping[str, str]) -> Bisected:
     """A search that found nobody, with what could not be tried; those of them that the checks
     accuse are suspected.
     """
     if not without:
-        return found
+        return bisected
     wrong = dict.fromkeys(
         finding.op
         for finding in document.findings
@@ -118,8 +118,8 @@ def _with_refused(found: Bisected, document: Document, without: Mapping[str, str
     )
     suspects = tuple(op for op in wrong if op is not None)
     named = suspects or tuple(sorted(without))[:5]
-    why = f"{found.why}, and there is none for {', '.join(named)}: {without[named[0]]}"
-    return msgspec.structs.replace(found, guilty=suspects, proven=False, why=why)
+    why = f"{bisected.why}, and there is none for {', '.join(named)}: {without[named[0]]}"
+    return msgspec.structs.replace(bisected, guilty=suspects, proven=False, why=why)
 
 
 def _unobserved(document: Document, ranked: Sequence[str], trials: Trials) -> Bisected:
@@ -180,25 +180,27 @@ def _names(finding: Finding) -> list[str]:
 
 
 def operator_findings(
-    found: Bisected, document: Document, records: Sequence[Record]
+    bisected: Bisected, document: Document, records: Sequence[Record]
 ) -> tuple[Finding, ...]:
     """One finding for each guilty operator, with what scan knows of its first call."""
     made = []
-    for op in found.guilty:
+    for op in bisected.guilty:
         known = next((finding for finding in document.findings if finding.op == op), None)
         base = known or Finding(kind="replay-mismatch", op=op)
         together = (
-            "this operator runs" if len(found.guilty) == 1 else f"{', '.join(found.guilty)} run"
+            "this operator runs"
+            if len(bisected.guilty) == 1
+            else f"{', '.join(bisected.guilty)} run"
         )
         reason = (
-            f"the failure ({found.question}) goes away when {together} on the substitute"
-            if found.proven
-            else f"not proven: {found.why}"
+            f"the failure ({bisected.question}) goes away when {together} on the substitute"
+            if bisected.proven
+            else f"not proven: {bisected.why}"
         )
         made.append(
             msgspec.structs.replace(
                 base,
-                confidence="proven" if found.proven else "likely",
+                confidence="proven" if bisected.proven else "likely",
                 reasons=(reason, *base.reasons),
                 evidence=(*base.evidence, {"trials": evidence(records)}),
             )

@@ -194,15 +194,15 @@ def _own_oracle(
     """
     known = trials.known(())
     seen = trials.seen(known[0]) if known else apply((), "first")
-    found = oracle_for(seen, scan)
-    if found is None:
+    oracle = oracle_for(seen, scan)
+    if oracle is None:
         raise UsageError(
             "the command does not fail under the conditions of the bad run; say what good is "
             "with --metric or --oracle"
         )
     if not known:
-        trials.note((), found.judge(seen), seen)
-    return found
+        trials.note((), oracle.judge(seen), seen)
+    return oracle
 
 
 def _observe(
@@ -251,10 +251,10 @@ def _computing(environment: dict[str, str], left_out: set[str]) -> dict[str, str
 
 
 def _switches(info: RunInfo) -> dict[str, str]:
-    found = {name: info.config.get(name) for name in SWITCHES}
+    switches = {name: info.config.get(name) for name in SWITCHES}
     return {
         name: "true" if value is True else str(value)
-        for name, value in found.items()
+        for name, value in switches.items()
         if value not in {None, False}
     }
 

@@ -128,14 +128,16 @@ class Search:
         chosen = nodes or guilty
         stage = self._stage(guilty)
         shown = self.graphs(chosen)
-        found = msgspec.structs.replace(
+        bisected = msgspec.structs.replace(
             conclude(self.trials, self.answers, chosen, _candidates(graphs)),
             change="run without the compiler",
             stage=stage,
             guilty=tuple(_words(graph, nodes, shown) for graph in guilty),
         )
-        return found, tuple(
-            self._finding(found, graph, shown.get(graph, {})) for graph in guilty if graph in graphs
+        return bisected, tuple(
+            self._finding(bisected, graph, shown.get(graph, {}))
+            for graph in guilty
+            if graph in graphs
         )
 
     def _nodes(
@@ -147,8 +149,8 @@ class Search:
         kinds: dict[str, list[str]] = defaultdict(list)
         for graph in guilty:
             names = graphs[graph].get("calls", ())
-            for place in range(int(graphs[graph].get("operators", 0))):
-                kinds[names[place] if place < len(names) else ""].append(f"{graph}/{place}")
+            for number in range(int(graphs[graph].get("operators", 0))):
+                kinds[names[number] if number < len(names) else ""].append(f"{graph}/{number}")
         every = [node for nodes in kinds.values() for node in nodes]
         best: list[str] = []
 
@@ -162,11 +164,11 @@ class Search:
 
         try:
             wanted = ddmin(list(kinds), lambda chosen: good(of(chosen)), patience=len(kinds))
-            found = ddmin(of(wanted), good)
+            smallest_set = ddmin(of(wanted), good)
         except TooManyTrialsError as error:
             self.answers.tell(f"the operators are not searched to the end: {error}")
             return tuple(best)
-        return tuple(found) if len(found) < len(every) else ()
+        return tuple(smallest_set) if len(smallest_set) < len(every) else ()
 
     def _stage(self, guilty: Sequence[str]) -> str | None:
         """Which stage of the compiler is guilty; None where that could not be told."""
@@ -185,22 +187,22 @@ class Search:
                 return None
         return STAGES["eager"]
 
-    def _finding(self, found: Bisected, graph: str, known: Mapping[str, Any]) -> Finding:
+    def _finding(self, bisected: Bisected, graph: str, known: Mapping[str, Any]) -> Finding:
         apart = [each for each in known.get("apart", ()) if isinstance(each, dict)]
-        place = next((each["source"] for each in apart if "source" in each), None)
+        source = next((each["source"] for each in apart if "source" in each), None)
         what = ", ".join(str(each.get("node")) for each in apart) or "it"
         frame, _, _ = str(known.get("frame", "")).partition(" in ")
         reason = (
-            f"the failure ({found.question}) goes away when {what} of {graph}, "
+            f"the failure ({bisected.question}) goes away when {what} of {graph}, "
             f"{known.get('operators')} operators, is run without the compiler"
         )
         return Finding(
             kind="compiled-mismatch",
             op=f"{COMPILED}{graph}",
-            source=place or frame or None,
+            source=source or frame or None,
             module=next((each["module"] for each in apart if "module" in each), None),
             confidence="proven",
-            reasons=(reason, *([f"guilty: {found.stage}"] if found.stage else [])),
+            reasons=(reason, *([f"guilty: {bisected.stage}"] if bisected.stage else [])),
             evidence=({"nodes": apart}, {"trials": evidence(self.trials.records)}),
         )
 
@@ -226,13 +228,13 @@ def _beyond(search: Search, graphs: Mapping[str, Mapping[str, Any]]) -> Bisected
     """A failure that stays when every graph runs eagerly: of the program itself, or of Dynamo."""
     captured = search.good((UNCOMPILED,))
     guilty = (UNCOMPILED,) if captured else ()
-    found = conclude(search.trials, search.answers, guilty, _candidates(graphs))
+    bisected = conclude(search.trials, search.answers, guilty, _candidates(graphs))
     if captured:
         return msgspec.structs.replace(
-            found, guilty=(CAPTURE,), change="left out (TORCH_COMPILE_DISABLE=1)"
+            bisected, guilty=(CAPTURE,), change="left out (TORCH_COMPILE_DISABLE=1)"
         )
     return msgspec.structs.replace(
-        found,
+        bisected,
         why="the failure stays when nothing is compiled: it is not the compiler's; opscope scan, "
         "or opscope bisect without --compile, looks for the operator",
     )
@@ -249,7 +251,7 @@ def _unobserved(document: Document | None, trials: Trials) -> tuple[Bisected, tu
         "the command ends well and shows no failure; say what good is with --metric 'loss<2.5' or "
         "--oracle CMD"
     )
-    found = Bisected(
+    bisected = Bisected(
         guilty=tuple(dict.fromkeys(str(finding.op) for finding in accused)),
         question="",
         why=why,
@@ -257,7 +259,7 @@ def _unobserved(document: Document | None, trials: Trials) -> tuple[Bisected, tu
         candidates=0,
         proven=False,
     )
-    return found, accused
+    return bisected, accused
 
 
 def _candidates(graphs: Mapping[str, Mapping[str, Any]]) -> int:

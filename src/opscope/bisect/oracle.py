@@ -250,12 +250,12 @@ def metric_oracle(text: str) -> MetricOracle:
     """`loss<2.5`: good when the last value printed beside the word is below 2.5;
     `name-regex(RE)<2.5` finds it by its one group.
     """
-    found = re.fullmatch(r"(.+?)\s*(<=|>=|<|>)\s*" + NUMBER, text.strip(), re.DOTALL)
-    if found is None:
+    parts = re.fullmatch(r"(.+?)\s*(<=|>=|<|>)\s*" + NUMBER, text.strip(), re.DOTALL)
+    if parts is None:
         raise UsageError(
             f"--metric {text!r}: write NAME<NUMBER (good when it holds), such as 'loss<2.5'"
         )
-    name, comparison, bound = found[1], found[2], float(found[3])
+    name, comparison, bound = parts[1], parts[2], float(parts[3])
     regex = NAMED.fullmatch(name)
     pattern = (
         regex[1] if regex is not None else rf"(?<![\w]){re.escape(name)}\W{{0,8}}?{NUMBER}(?![\w])"
@@ -296,8 +296,8 @@ def final_error(stderr: str) -> str | None:
     """Class and text of the exception that the last traceback ends with, numbers and addresses as
     `#`; None without one.
     """
-    _, found, after = stderr.rpartition("Traceback (most recent call last)")
-    if not found:
+    _, marker, after = stderr.rpartition("Traceback (most recent call last)")
+    if not marker:
         return None
     for line in after.splitlines()[1:]:
         ended = ENDED.fullmatch(line.rstrip())
@@ -308,9 +308,9 @@ def final_error(stderr: str) -> str | None:
 
 def last_value(pattern: str, text: str) -> float | None:
     """The last number that the pattern's group finds."""
-    found: Sequence[str] = re.findall(pattern, text, re.IGNORECASE)
+    values: Sequence[str] = re.findall(pattern, text, re.IGNORECASE)
     try:
-        return float(found[-1]) if found else None
+        return float(values[-1]) if values else None
     except ValueError:
         return None
 

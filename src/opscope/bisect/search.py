@@ -163,8 +163,8 @@ def smallest(answers: Answers, ranked: Sequence[str], suspects: Sequence[str]) -
     everything = answers.ask(ranked)
     if everything == BAD:
         return ()
-    found = tuple(ddmin(ranked, lambda chosen: answers.ask(chosen) == GOOD, patience=len(ranked)))
-    return found if everything == GOOD or len(found) < len(ranked) else ()
+    fewest = tuple(ddmin(ranked, lambda chosen: answers.ask(chosen) == GOOD, patience=len(ranked)))
+    return fewest if everything == GOOD or len(fewest) < len(ranked) else ()
 
 
 def conclude(trials: Trials, answers: Answers, guilty: Sequence[str], candidates: int) -> Bisected:

@@ -86,19 +86,19 @@ def parse_arguments(text: str | None) -> Arguments:
 def _walk(
     value: Any,
     slot: str,
-    found: tuple[list[tuple[str, float | int]], list[tuple[str, str]]],
+    scalars_and_dtypes: tuple[list[tuple[str, float | int]], list[tuple[str, str]]],
     depth: int,
 ) -> None:
     if isinstance(value, bool) or depth == 0:
         return
     if isinstance(value, int | float):
-        found[0].append((slot, value))
+        scalars_and_dtypes[0].append((slot, value))
     elif isinstance(value, list):
         for i, item in enumerate(value):
-            _walk(item, f"{slot}.{i}", found, depth - 1)
+            _walk(item, f"{slot}.{i}", scalars_and_dtypes, depth - 1)
     elif isinstance(value, dict):
         text = value.get("float")
         if isinstance(text, str) and text.lower() in _NON_FINITE:
-            found[0].append((slot, _NON_FINITE[text.lower()]))
+            scalars_and_dtypes[0].append((slot, _NON_FINITE[text.lower()]))
         elif isinstance(value.get("dtype"), str):
-            found[1].append((slot, value["dtype"]))
+            scalars_and_dtypes[1].append((slot, value["dtype"]))

@@ -111,16 +111,16 @@ def _beyond(values: Array, sides: Sides, reference: Array, allowed: Array) -> Ar
         [np.isfinite(each) for each in (sides.eager, *sides.moved)]
     )
     lost = ~np.isfinite(values) & sure
-    found: Array = (far & sure) | lost | _finite_instead(values, sides, reference)
-    return found
+    wrong: Array = (far & sure) | lost | _finite_instead(values, sides, reference)
+    return wrong
 
 
 def _finite_instead(values: Array, sides: Sides, reference: Array) -> Array:
     """Elements that are finite though no side is, all of one kind."""
     every = (sides.eager, reference, *sides.moved)
     nan = np.logical_and.reduce([np.isnan(each) for each in every])
-    found: Array = nan & np.isfinite(values)
-    return found
+    wrong: Array = nan & np.isfinite(values)
+    return wrong
 
 
 def _jumped(values: Array, sides: Sides, allowed: Array) -> Array:

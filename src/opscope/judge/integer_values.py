@@ -64,7 +64,7 @@ def _cast_bits(name: str, arrays: Mapping[str, Array], dtype: str) -> int:
 
 
 def _operands(arguments: Arguments, arrays: Mapping[str, Array]) -> list[Array] | None:
-    found: dict[str, Array] = {
+    by_slot: dict[str, Array] = {
         slot: array for slot, array in arrays.items() if not slot.startswith("kwargs.")
     }
     for slot, value in arguments.scalars:
@@ -72,10 +72,10 @@ def _operands(arguments: Arguments, arrays: Mapping[str, Array]) -> list[Array] 
             continue
         if isinstance(value, float) and not value.is_integer():
             return None
-        found[slot] = np.array(int(value), dtype=object if abs(int(value)) >= 2**63 else np.int64)
-    if any(array.dtype == object for array in found.values()):
+        by_slot[slot] = np.array(int(value), dtype=object if abs(int(value)) >= 2**63 else np.int64)
+    if any(array.dtype == object for array in by_slot.values()):
         return None
-    return [found[slot] for slot in sorted(found)]
+    return [by_slot[slot] for slot in sorted(by_slot)]
 
 
 def _wide(array: Array) -> Array:

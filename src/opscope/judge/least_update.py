@@ -66,10 +66,10 @@ def least_update(
     if step.number("kwargs.found_inf"):
         return None  # the step is skipped on purpose
     try:
-        found = rule(step)
+        least = rule(step)
     except (ArithmeticError, ValueError):
         return None
-    return found if found is not None and math.isfinite(found) else None
+    return least if least is not None and math.isfinite(least) else None
 
 
 def ulp_of(reading: Reading) -> float | None:
@@ -85,14 +85,14 @@ def ulp_of(reading: Reading) -> float | None:
 
 def _at(rows: Mapping[str, Reading], position: str) -> dict[str, Reading]:
     """Tensors of one position by the head of their slots, and those that all positions share."""
-    found = {}
+    rows_here = {}
     for slot, row in rows.items():
         head, dot, last = slot.rpartition(".")
         if not dot or head == "kwargs":
-            found[slot] = row
+            rows_here[slot] = row
         elif last == position:
-            found[head] = row
-    return found
+            rows_here[head] = row
+    return rows_here
 
 
 def _scalars(args: str | None, position: str) -> dict[str, float]:
@@ -109,21 +109,21 @@ def _scalars(args: str | None, position: str) -> dict[str, float]:
         pairs += [(str(i), each) for i, each in enumerate(positional)]
     if isinstance(named, dict):
         pairs += [(f"kwargs.{name}", each) for name, each in named.items()]
-    found = {}
+    numbers = {}
     for name, given in pairs:
         listed = isinstance(given, list) and position.isdigit() and int(position) < len(given)
         value = given[int(position)] if listed else given
         if isinstance(value, (bool, int, float)):
-            found[name] = float(value)
-    return found
+            numbers[name] = float(value)
+    return numbers
 
 
 def _factor(step: Step, *names: str) -> float | None:
     """A factor that is 1 where it is left out; None where it is a tensor of several elements."""
     if any(name in step.given and step.number(name) is None for name in names):
         return None
-    found = step.number(*names)
-    return 1.0 if found is None else abs(found)
+    factor = step.number(*names)
+    return 1.0 if factor is None else abs(factor)
 
 
 def _add(step: Step) -> float | None:

@@ -57,9 +57,9 @@ def explain(
             return None
         sides = Sides(t, g, absolute, relative, wrong)
         for rule in _RULES:
-            found = rule(sides)
-            if found is not None:
-                return found
+            explanation = rule(sides)
+            if explanation is not None:
+                return explanation
         return _missing(sides, others or {}) or place_of(sides) or _along(sides)
 
 
@@ -218,29 +218,29 @@ def _order(sides: Sides, axis: int) -> Ints | None:
     slack = (sides.absolute + sides.relative * np.abs(prints[1]).max(initial=0.0)) * weights.size
     if not np.allclose(prints[0][order_t], prints[1][order_g], rtol=0.0, atol=slack + 1e-300):
         return None
-    found = np.empty(length, np.int64)
-    found[order_t] = order_g
-    return None if (found == np.arange(length)).all() else found
+    order = np.empty(length, np.int64)
+    order[order_t] = order_g
+    return None if (order == np.arange(length)).all() else order
 
 
 def order_words(order: Ints, axis: int) -> str:
     """How slices are ordered, in words; order[i] is the slice of golden that stands at i in
     target.
     """
-    length, place = len(order), f"along dimension {axis}"
+    length, where = len(order), f"along dimension {axis}"
     numbers = np.arange(length)
     shift = int((numbers - order)[0]) % length
     if ((numbers - order) % length == shift).all():
         half = " (halves exchanged)" if 2 * shift == length else ""
-        return f"slices {place} rolled by {shift if 2 * shift <= length else shift - length}{half}"
+        return f"slices {where} rolled by {shift if 2 * shift <= length else shift - length}{half}"
     if (order == numbers[::-1]).all():
-        return f"slices {place} in reverse order"
+        return f"slices {where} in reverse order"
     if length % 2 == 0:
         woven = np.stack([numbers[: length // 2], numbers[length // 2 :]], axis=1).reshape(-1)
         if (order == woven).all():
-            return f"slices {place} interleaved by halves"
+            return f"slices {where} interleaved by halves"
         if (order == np.argsort(woven)).all():
-            return f"slices {place} parted into even and odd ones"
+            return f"slices {where} parted into even and odd ones"
     for size in (size for size in range(length // 2, 1, -1) if length % size == 0):
         blocks = order.reshape(-1, size)
         if (blocks == blocks[:, :1] + np.arange(size)).all() and not (blocks[:, 0] % size).any():
@@ -249,8 +249,8 @@ def order_words(order: Ints, axis: int) -> str:
             )
     moved = np.flatnonzero(order != numbers)
     if moved.size == 2:
-        return f"slices {place}: {int(moved[0])} and {int(moved[1])} exchanged"
-    return f"slices {place} in another order, {moved.size} of {length}"
+        return f"slices {where}: {int(moved[0])} and {int(moved[1])} exchanged"
+    return f"slices {where} in another order, {moved.size} of {length}"
 
 
 def _shifted(sides: Sides) -> Explanation | None:

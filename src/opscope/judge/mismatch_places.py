@@ -27,15 +27,15 @@ def place_of(sides: Sides) -> Explanation | None:
     count = int(wrong.sum())
     if count <= FEW and wrong.size > 4 * FEW:
         return _lone(sides, count)
-    found = (
+    shape = (
         _box(wrong, count)
         or _triangle(wrong, count)
         or _run(wrong.reshape(-1), count)
         or _period(wrong.reshape(-1), count)
     )
-    if found is None:
+    if shape is None:
         return _lone(sides, count)
-    kind, words = found
+    kind, words = shape
     return Explanation(
         kind, f"only {words} {'differs' if count == 1 else 'differ'}{_content(sides)}"
     )
@@ -51,8 +51,8 @@ def _content(sides: Sides) -> str:
     if not np.any(t):
         return ": 0 in target"
     part = Sides(t, g, sides.absolute, sides.relative, np.ones(t.shape, np.bool_))
-    found = next(simple(part), None) if t.size >= 4 else None
-    return "" if found is None else f", and there {found.words}"
+    explanation = next(simple(part), None) if t.size >= 4 else None
+    return "" if explanation is None else f", and there {explanation.words}"
 
 
 def _lone(sides: Sides, count: int) -> Explanation | None:
@@ -75,7 +75,7 @@ def _lone(sides: Sides, count: int) -> Explanation | None:
             "zeros", f"{count} of {sides.target.size} elements are 0 in target, all others agree"
         )
     if count <= FEW:
-        places = ", ".join(str([int(i) for i in place]) for place in np.argwhere(sides.wrong))
+        places = ", ".join(str([int(i) for i in index]) for index in np.argwhere(sides.wrong))
         return Explanation(
             "elements",
             f"only {'element' if count == 1 else 'elements'} {places} of {sides.target.size} "

@@ -44,15 +44,15 @@ class Sides(msgspec.Struct, frozen=True):
     relative: float
     wrong: Bools
 
-    def same(self, found: Array, wanted: Array | None = None) -> bool:
+    def same(self, array: Array, wanted: Array | None = None) -> bool:
         """Whether an array is target (or what is wanted) within rounding, NaN and infinities
         included.
         """
         target = self.target if wanted is None else wanted
-        places = np.unravel_index(probes(found.size), found.shape)  # most explanations fail at once
-        if unlike(target[places], found[places], self.absolute, self.relative).any():
+        places = np.unravel_index(probes(array.size), array.shape)  # most explanations fail at once
+        if unlike(target[places], array[places], self.absolute, self.relative).any():
             return False
-        return not bool(unlike(target, found, self.absolute, self.relative).any())
+        return not bool(unlike(target, array, self.absolute, self.relative).any())
 
 
 def probes(size: int) -> Ints:
@@ -193,9 +193,9 @@ def said(value: Any) -> str:
 def simple(sides: Sides) -> Iterator[Explanation]:
     """The explanations that need no shape, for elements that were picked out of one."""
     for rule in SIMPLE:
-        found = rule(sides)
-        if found is not None:
-            yield found
+        explanation = rule(sides)
+        if explanation is not None:
+            yield explanation
 
 
 SIMPLE: tuple[Callable[[Sides], Explanation | None], ...] = (

@@ -67,12 +67,12 @@ def status_of(
     nothing can be proven.
     """
     facts = facts_of(op, arguments, inputs, outputs)
-    found = _float_status(facts)
+    status = _float_status(facts)
     bits = integer_bits(op, arguments, facts.inputs, outputs)
     if bits:
-        found |= Status(bits, (words_of(bits)[0],))
+        status |= Status(bits, (words_of(bits)[0],))
     return (
-        found | _unsigned_status(facts) | saturated(facts) | (NOTHING if bits else _clipped(facts))
+        status | _unsigned_status(facts) | saturated(facts) | (NOTHING if bits else _clipped(facts))
     )
 
 

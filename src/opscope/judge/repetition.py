@@ -13,14 +13,14 @@ def told_apart(
     results: Iterable[Result], alike: Callable[[Result, Result], bool]
 ) -> list[tuple[Result, int]]:
     """Results that are not alike, and how often each came; in the order in which they came."""
-    found: list[tuple[Result, int]] = []
+    counted: list[tuple[Result, int]] = []
     for result in results:
-        place = next((i for i, (other, _) in enumerate(found) if alike(result, other)), None)
-        if place is None:
-            found.append((result, 1))
+        number = next((i for i, (other, _) in enumerate(counted) if alike(result, other)), None)
+        if number is None:
+            counted.append((result, 1))
         else:
-            found[place] = (found[place][0], found[place][1] + 1)
-    return found
+            counted[number] = (counted[number][0], counted[number][1] + 1)
+    return counted
 
 
 def nature_of(wrong: int, tried: int, distinct: int) -> str:

@@ -119,9 +119,9 @@ class Replayed(msgspec.Struct, frozen=True, kw_only=True):
 
 def gravest(verdicts: Iterable[Replayed]) -> Replayed:
     """The gravest verdict, the earliest of equals; agree when there is none."""
-    found = list(verdicts)
+    listed = list(verdicts)
     return min(
-        found, key=lambda each: VERDICTS.index(each.verdict), default=Replayed(verdict="agree")
+        listed, key=lambda each: VERDICTS.index(each.verdict), default=Replayed(verdict="agree")
     )
 
 
@@ -162,27 +162,27 @@ def _judge_exact(slot: str, sides: Sides, trusted: Array) -> Replayed:
 
 
 def _beyond(slot: str, sides: Sides, trusted: Array, apart: Array, *, reason: str) -> Replayed:
-    place = np.unravel_index(int(np.argmax(apart)), apart.shape)
+    index = np.unravel_index(int(np.argmax(apart)), apart.shape)
     return Replayed(
         verdict="wrong",
         slot=slot,
         reason=reason,
         elements=int(apart.sum()),
         size=apart.size,
-        worst=tuple(map(int, place)),
-        got=str(sides.target[place]),
-        expected=str(trusted[place]),
+        worst=tuple(map(int, index)),
+        got=str(sides.target[index]),
+        expected=str(trusted[index]),
     )
 
 
 def classes(values: Array) -> Array:
     """0 for finite elements, 1 NaN, 2 +inf, 3 -inf; complex ones by NaN, then inf."""
-    found = np.zeros(values.shape, np.int8)
-    found[np.isinf(values)] = 2
+    numbers = np.zeros(values.shape, np.int8)
+    numbers[np.isinf(values)] = 2
     if not np.iscomplexobj(values):
-        found[np.isneginf(values)] = 3
-    found[np.isnan(values)] = 1
-    return found
+        numbers[np.isneginf(values)] = 3
+    numbers[np.isnan(values)] = 1
+    return numbers
 
 
 def _judge_masks(slot: str, sides: Sides, trusted: Array) -> Replayed | None:

@@ -123,8 +123,8 @@ def precision_of(dtype: str) -> Precision | None:
     """Precision of an element type by any of its names; None for integers, booleans and text, which
     are exact.
     """
-    found = find_dtype(dtype)
-    return PRECISIONS.get(found.name) if found is not None else None
+    known = find_dtype(dtype)
+    return PRECISIONS.get(known.name) if known is not None else None
 
 
 def gamma(terms: int, unit: float) -> float:
@@ -283,9 +283,9 @@ def _product(case: Case) -> Tolerance:
 
 
 def _loss(case: Case) -> Tolerance:
-    found = case.summed("a loss: logarithms or powers, and their sum", factor=2)
+    summed = case.summed("a loss: logarithms or powers, and their sum", factor=2)
     return msgspec.structs.replace(
-        found, relative=4 * ELEMENTARY * case.precision.unit, ulp=ELEMENTARY
+        summed, relative=4 * ELEMENTARY * case.precision.unit, ulp=ELEMENTARY
     )
 
 
@@ -359,13 +359,13 @@ def _unjudged(case: Case) -> Tolerance:
 
 
 def _unknown(case: Case) -> Tolerance:
-    found = case.summed(
+    summed = case.summed(
         "no analysis of this operator is known: taken as a sum of products and elementary "
         "functions",
         factor=4,
     )
     return msgspec.structs.replace(
-        found, relative=8 * ELEMENTARY * case.precision.unit, ulp=2 * ELEMENTARY
+        summed, relative=8 * ELEMENTARY * case.precision.unit, ulp=2 * ELEMENTARY
     )
 
 

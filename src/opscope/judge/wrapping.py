@@ -214,8 +214,8 @@ def _ends(name: str, spans: Sequence[Span]) -> Span | None:
     ]
     with np.errstate(all="ignore"):
         try:
-            found: list[Array] = [function(*corner) for corner in itertools.product(*corners)]
+            results: list[Array] = [function(*corner) for corner in itertools.product(*corners)]
         except (TypeError, ValueError, ZeroDivisionError):
             return None
-    values = [float(value) for value in found]
+    values = [float(value) for value in results]
     return Span(min(values), max(values)) if all(math.isfinite(value) for value in values) else None

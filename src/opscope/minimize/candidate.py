@@ -43,10 +43,10 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     states: Mapping[str, Array]
     bound: bool = True
 
-    def with_part(self, place: int, **changed: Any) -> Candidate:
+    def with_part(self, number: int, **changed: Any) -> Candidate:
         """The same with one part's row or values changed."""
         parts = list(self.parts)
-        parts[place] = msgspec.structs.replace(parts[place], **changed)
+        parts[number] = msgspec.structs.replace(parts[number], **changed)
         return msgspec.structs.replace(self, parts=tuple(parts))
 
     def with_args(self, args: dict[str, Any]) -> Candidate:

@@ -88,21 +88,21 @@ class GraphOracle:
         """The trial, where a part deviates as the first one did: by as clear a margin, to numbers
         that are finite or not as they were.
         """
-        found = self.last = self.make(part)
-        if self.first is None or not found.shown:
+        trial = self.last = self.make(part)
+        if self.first is None or not trial.shown:
             return None
-        alike = _finite(found) == _finite(self.first)
-        return found if alike and found.grade >= min(GRADE, self.first.grade) else None
+        alike = _finite(trial) == _finite(self.first)
+        return trial if alike and trial.grade >= min(GRADE, self.first.grade) else None
 
     def values(self, part: GraphPart) -> dict[str, tuple[Array, str]]:
         """What each call of a part makes, and its type."""
-        found = self._ask("values", part)
-        if found.status != "done":
+        trial = self._ask("values", part)
+        if trial.status != "done":
             return {}
         stored = read_tensors(self._folder / VALUES)
         return {
             name: (stored.array(name, row["dtype"], tuple(row["shape"])), row["dtype"])
-            for name, row in found.seen.items()
+            for name, row in trial.seen.items()
         }
 
     def _ask(self, what: str, part: GraphPart) -> Trial:
@@ -243,39 +243,39 @@ def _shorter_lengths(old: int) -> Iterator[int]:
 
 def _rounder(search: Search[GraphPart]) -> None:
     """Zeros, ones and round numbers where they do as well."""
-    for place in range(len(search.best.memories)):
-        values = search.best.memories[place]
-        if any(search.keeps(_filled(search.best, place, value)) for value in (0, 1)):
+    for memory_number in range(len(search.best.memories)):
+        values = search.best.memories[memory_number]
+        if any(search.keeps(_filled(search.best, memory_number, value)) for value in (0, 1)):
             continue
         if values.size <= FEW:
-            _keep_few(search, place)
-        if dtype_of(search.best.window.memories[place].dtype).kind == "float":
-            _round(search, place)
+            _keep_few(search, memory_number)
+        if dtype_of(search.best.window.memories[memory_number].dtype).kind == "float":
+            _round(search, memory_number)
     _tell_size(search)
 
 
-def _keep_few(search: Search[GraphPart], place: int) -> None:
+def _keep_few(search: Search[GraphPart], memory_number: int) -> None:
     """All but the telling elements of a memory 0."""
-    whole = search.best.memories[place]
+    whole = search.best.memories[memory_number]
 
     def fails(kept: list[int]) -> bool:
         made = np.zeros_like(whole)
         made[kept] = whole[kept]
-        return search.keeps(with_values(search.best, place, made))
+        return search.keeps(with_values(search.best, memory_number, made))
 
     ddmin([int(each) for each in np.flatnonzero(whole)], fails, finest=64)
 
 
-def _round(search: Search[GraphPart], place: int) -> None:
+def _round(search: Search[GraphPart], memory_number: int) -> None:
     for digits in range(3):
-        values = search.best.memories[place]
+        values = search.best.memories[memory_number]
         made = np.round(values.astype(np.float64), digits).astype(values.dtype)
-        if search.keeps(with_values(search.best, place, made)):
+        if search.keeps(with_values(search.best, memory_number, made)):
             return
 
 
-def _filled(part: GraphPart, place: int, value: int) -> GraphPart | None:
-    return with_values(part, place, np.full_like(part.memories[place], value))
+def _filled(part: GraphPart, memory_number: int, value: int) -> GraphPart | None:
+    return with_values(part, memory_number, np.full_like(part.memories[memory_number], value))
 
 
 def _witnessed(part: GraphPart, trial: Trial) -> GraphPart:

@@ -35,8 +35,8 @@ def load_graph_part(directory: Path) -> GraphPart:
     window = read_window(directory)
     stored = read_tensors(directory / INPUTS)
     memories = tuple(
-        stored.array(f"m{place}", memory.dtype, (memory.size,))
-        for place, memory in enumerate(window.memories)
+        stored.array(f"m{number}", memory.dtype, (memory.size,))
+        for number, memory in enumerate(window.memories)
     )
     for row in window.inputs:
         if not _lies_inside(row, memories):
@@ -56,8 +56,8 @@ def _lies_inside(row: Input, memories: Sequence[Array]) -> bool:
 def entries_of(part: GraphPart) -> list[Entry]:
     """The memories as a file of tensors takes them."""
     return [
-        _entry(f"m{place}", memory, values)
-        for place, (memory, values) in enumerate(
+        _entry(f"m{number}", memory, values)
+        for number, (memory, values) in enumerate(
             zip(part.window.memories, part.memories, strict=True)
         )
     ]
@@ -121,9 +121,9 @@ def swept(part: GraphPart) -> GraphPart:
     rows = [row for row in window.inputs if row.name in read]
     kept = sorted({row.memory for row in rows})
     inputs = [msgspec.structs.replace(row, memory=kept.index(row.memory)) for row in rows]
-    memories = [window.memories[place] for place in kept]
+    memories = [window.memories[number] for number in kept]
     made = msgspec.structs.replace(window, memories=memories, inputs=inputs)
-    return GraphPart(made, tuple(part.memories[place] for place in kept))
+    return GraphPart(made, tuple(part.memories[number] for number in kept))
 
 
 def with_length(part: GraphPart, old: int, new: int, axis: int | None = None) -> GraphPart:
@@ -134,8 +134,8 @@ def with_length(part: GraphPart, old: int, new: int, axis: int | None = None) ->
     sizes, values = list(part.window.memories), list(part.memories)
     for row in part.window.inputs:
         shape = [
-            new if length == old and axis in (None, place - len(row.shape)) else length
-            for place, length in enumerate(row.shape)
+            new if length == old and axis in (None, axis_number - len(row.shape)) else length
+            for axis_number, length in enumerate(row.shape)
         ]
         alone = sum(each.memory == row.memory for each in part.window.inputs) == 1
         if shape == row.shape or not alone:
@@ -160,12 +160,12 @@ def with_number(part: GraphPart, old: int, new: int) -> GraphPart | None:
     return None if nodes == part.window.nodes else _with_window(part, nodes=nodes)
 
 
-def with_values(part: GraphPart, place: int, values: Array) -> GraphPart | None:
+def with_values(part: GraphPart, number: int, values: Array) -> GraphPart | None:
     """The part with other elements in one memory; None where they are those it has."""
-    if values.tobytes() == part.memories[place].tobytes():
+    if values.tobytes() == part.memories[number].tobytes():
         return None
     memories = list(part.memories)
-    memories[place] = values
+    memories[number] = values
     return GraphPart(part.window, tuple(memories))
 
 
@@ -173,13 +173,13 @@ def lengths(part: GraphPart) -> list[tuple[int, int]]:
     """Lengths of dimensions above one, the longest first, with their axes, counted from the
     last.
     """
-    found = {
-        (length, place - len(row.shape))
+    lengths_and_axes = {
+        (length, axis_number - len(row.shape))
         for row in part.window.inputs
-        for place, length in enumerate(row.shape)
+        for axis_number, length in enumerate(row.shape)
         if length > 1
     }
-    return sorted(found, reverse=True)
+    return sorted(lengths_and_axes, reverse=True)
 
 
 def _with_window(part: GraphPart, **facts: Any) -> GraphPart:

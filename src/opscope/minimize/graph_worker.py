@@ -36,7 +36,7 @@ class Parts:
         from opscope.record.torch.windows import judge, leaves, together
 
         data, stored = self._read(folder)
-        trained = [place for place, row in enumerate(data["inputs"]) if row["trained"]]
+        trained = [number for number, row in enumerate(data["inputs"]) if row["trained"]]
         plain = self._script.build(data)
         given = [each.detach() for each in self._script.inputs(data, stored)]
 
@@ -50,12 +50,12 @@ class Parts:
             return {"status": "cannot", "told": "it converts numbers that a type cannot hold"}
         compiled = self._script.results(self._compile(data), leaves(together(given), trained))
         with torch.random.fork_rng():
-            found = judge(compiled, run, given)
-        if found is None:
+            deviating = judge(compiled, run, given)
+        if deviating is None:
             return {"status": "done", "told": "compiled code and operators agree"}
-        what = found.found
+        what = deviating.found
         witness = {
-            "place": found.place,
+            "place": deviating.place,
             "element": list(what.worst),
             "got": str(what.got),
             "expected": str(what.expected),
@@ -79,19 +79,19 @@ class Parts:
         plain = self._script.build(data)
         names = [row["name"] for row in data["nodes"]]
         calls = [node for node in plain.graph.nodes if node.op.startswith("call_")]
-        found: dict[str, torch.Tensor] = {}
+        made_by: dict[str, torch.Tensor] = {}
 
         class Kept(torch.fx.Interpreter):
             def run_node(self, node: torch.fx.Node) -> Any:
                 made = super().run_node(node)
                 if node in calls and isinstance(made, torch.Tensor) and made.numel():
                     flat = made.detach().contiguous().clone()
-                    found[names[calls.index(node)]] = flat
+                    made_by[names[calls.index(node)]] = flat
                 return made
 
         with torch.no_grad():
             Kept(plain).run(*[each.detach() for each in self._script.inputs(data, stored)])
-        held = {name: each for name, each in found.items() if not each.is_complex()}
+        held = {name: each for name, each in made_by.items() if not each.is_complex()}
         save_file({name: each.reshape(-1) for name, each in held.items()}, folder / VALUES)
         rows = {
             name: {"shape": list(each.shape), "dtype": str(each.dtype).removeprefix("torch.")}
@@ -124,8 +124,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a compiler prints is no answer
 
-    def answer(found: dict[str, Any]) -> None:
-        answers.write(json.dumps(found) + "\n")
+    def answer(reply: dict[str, Any]) -> None:
+        answers.write(json.dumps(reply) + "\n")
         answers.flush()
 
     try:
@@ -142,10 +142,10 @@ def main() -> None:
         request = json.loads(line)
         begun = time.monotonic()
         try:
-            found = getattr(parts, request["asked"])(Path(request["folder"]))
+            reply = getattr(parts, request["asked"])(Path(request["folder"]))
         except Exception as error:  # noqa: BLE001 - of whatever is called
-            found = {"status": "cannot", "told": f"{type(error).__name__}: {error}"[:300]}
-        answer({**found, "seconds": time.monotonic() - begun})
+            reply = {"status": "cannot", "told": f"{type(error).__name__}: {error}"[:300]}
+        answer({**reply, "seconds": time.monotonic() - begun})
 
 
 def _loaded(path: Path) -> Any:

@@ -13,8 +13,8 @@ Path = tuple[str | int, ...]
 
 def number_leaves(tree: dict[str, Any]) -> Iterator[tuple[Path, Any]]:
     """Paths and values of the booleans, integers and floats of a tree {"args": …, "kwargs": …}."""
-    for place, node in enumerate(tree["args"]):
-        yield from _numbers(node, ("args", place))
+    for number, node in enumerate(tree["args"]):
+        yield from _numbers(node, ("args", number))
     for key, node in tree["kwargs"].items():
         yield from _numbers(node, ("kwargs", key))
 
@@ -28,7 +28,7 @@ def replaced(tree: dict[str, Any], changes: Mapping[Path, Any]) -> dict[str, Any
     """The tree with other values at these paths."""
     return {
         "args": [
-            _replaced(node, ("args", place), changes) for place, node in enumerate(tree["args"])
+            _replaced(node, ("args", number), changes) for number, node in enumerate(tree["args"])
         ],
         "kwargs": {
             key: _replaced(node, ("kwargs", key), changes) for key, node in tree["kwargs"].items()
@@ -38,13 +38,13 @@ def replaced(tree: dict[str, Any], changes: Mapping[Path, Any]) -> dict[str, Any
 
 def _numbers(node: Any, path: Path) -> Iterator[tuple[Path, Any]]:
     if isinstance(node, list):
-        for place, item in enumerate(node):
-            yield from _numbers(item, (*path, place))
+        for number, item in enumerate(node):
+            yield from _numbers(item, (*path, number))
     elif isinstance(node, (bool, int, float)):
         yield path, node
 
 
 def _replaced(node: Any, path: Path, changes: Mapping[Path, Any]) -> Any:
     if isinstance(node, list):
-        return [_replaced(item, (*path, place), changes) for place, item in enumerate(node)]
+        return [_replaced(item, (*path, number), changes) for number, item in enumerate(node)]
     return changes.get(path, node)

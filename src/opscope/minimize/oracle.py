@@ -107,10 +107,10 @@ class Oracle:
             "threads": self.threads,
             "results": results,
         }
-        found = self._worker.ask(request, limit + (WORD if self._fork else 0.0))
-        if found.status == "done":
-            self.patience.learn(found.seconds)
-        return found
+        trial = self._worker.ask(request, limit + (WORD if self._fork else 0.0))
+        if trial.status == "done":
+            self.patience.learn(trial.seconds)
+        return trial
 
     def _request(self, candidate: Candidate, limit: float) -> dict[str, Any]:
         return {
@@ -164,10 +164,10 @@ class Oracle:
         """The trial, if the candidate fails in the same way as the first one did; None
         otherwise.
         """
-        found = self.last = self.make(candidate)
+        trial = self.last = self.make(candidate)
         return (
-            found
-            if self.first is not None and same_failure(self.failure, self.first, found)
+            trial
+            if self.first is not None and same_failure(self.failure, self.first, trial)
             else None
         )
 
@@ -176,22 +176,22 @@ def _elements(candidate: Candidate) -> int:
     return sum(part.values.size for part in candidate.parts if part.values is not None)
 
 
-def same_failure(failure: Failure, first: Trial, found: Trial) -> bool:
+def same_failure(failure: Failure, first: Trial, trial: Trial) -> bool:
     """Whether a candidate's failure is the recorded one, in class and pattern, and not another that
     shrinking made.
     """
     if failure.kind == "hang":
-        return found.status == "hang"
+        return trial.status == "hang"
     if failure.kind == "crash":
-        return found.status == "died" and found.code == first.code
-    if found.status != "done" or not found.shown:
+        return trial.status == "died" and trial.code == first.code
+    if trial.status != "done" or not trial.shown:
         return False
-    common = [slot for slot in found.pattern if slot in first.pattern]
+    common = [slot for slot in trial.pattern if slot in first.pattern]
     if failure.kind == "nonfinite":
-        return any(_alike(first.pattern[slot], found.pattern[slot]) for slot in common)
+        return any(_alike(first.pattern[slot], trial.pattern[slot]) for slot in common)
     if failure.kind == "mismatch":
-        return found.grade >= min(2.0, first.grade) and any(
-            bool(first.pattern[slot]["classes"]) == bool(found.pattern[slot]["classes"])
+        return trial.grade >= min(2.0, first.grade) and any(
+            bool(first.pattern[slot]["classes"]) == bool(trial.pattern[slot]["classes"])
             for slot in common
         )
     return failure.kind == "exception" or bool(common)

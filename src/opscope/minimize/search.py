@@ -63,9 +63,9 @@ class Search(Generic[Tried]):
         if left < 0:
             raise OutOfTime
         self._progress(SECONDS, int(self._seconds - left), int(self._seconds))
-        found = self.oracle.fails(candidate)
+        trial = self.oracle.fails(candidate)
         self.last = self.oracle.last
-        if found is None:
+        if trial is None:
             return False
-        self.best, self.trial = candidate, found
+        self.best, self.trial = candidate, trial
         return True

@@ -29,27 +29,27 @@ def plain_strides(search: Search[Candidate]) -> None:
     if search.best.bound:
         return
     odd = [
-        place
-        for place, part in enumerate(search.best.parts)
+        number
+        for number, part in enumerate(search.best.parts)
         if part.row.stride != dense_strides(part.row.shape)
     ]
     if odd and not search.keeps(_dense(search.best, odd)):
-        for place in odd:
-            search.keeps(_dense(search.best, [place]))
+        for number in odd:
+            search.keeps(_dense(search.best, [number]))
 
 
 def _dense(candidate: Candidate, places: list[int]) -> Candidate:
     import numpy as np
 
-    for place in places:
-        part = candidate.parts[place]
+    for number in places:
+        part = candidate.parts[number]
         values = (
             None
             if part.values is None
             else np.ascontiguousarray(np.broadcast_to(part.values, part.row.shape))
         )
         candidate = candidate.with_part(
-            place,
+            number,
             row=msgspec.structs.replace(part.row, stride=dense_strides(part.row.shape)),
             values=values,
         )

@@ -71,8 +71,8 @@ def _sizes(candidate: Candidate) -> list[int]:
 
 def _axes(candidate: Candidate, size: int) -> tuple[Axis, ...]:
     return tuple(
-        (place, axis)
-        for place, part in enumerate(candidate.parts)
+        (part_number, axis)
+        for part_number, part in enumerate(candidate.parts)
         for axis, length in enumerate(part.row.shape)
         if length == size
     )
@@ -173,7 +173,7 @@ def inside(indices: Sequence[int], size: int, larger: int) -> list[int]:
     its end, which is kept.
     """
     width = larger // size
-    return [width * index + place for index in indices for place in range(width)] + list(
+    return [width * index + offset for index in indices for offset in range(width)] + list(
         range(width * size, larger)
     )
 
@@ -200,7 +200,7 @@ def _cuts(
     smaller = cut(base, group, indices)
     if smaller is None:
         return
-    power = max(sum(1 for part, _ in group if part == place) for place, _ in group)
+    power = max(sum(1 for part, _ in group if part == part_number) for part_number, _ in group)
     seen: list[dict[str, Any]] = []
     for args in follow(base.case.args, size, len(indices), power):
         if args not in seen:
@@ -267,15 +267,15 @@ def cut(base: Candidate, group: Sequence[Axis], indices: list[int]) -> Candidate
     skip some.
     """
     parts = list(base.parts)
-    for place, axis in group:
+    for part_number, axis in group:
         part = (
-            _cut_bound(parts[place], axis, indices)
+            _cut_bound(parts[part_number], axis, indices)
             if base.bound
-            else _cut_free(parts[place], axis, indices)
+            else _cut_free(parts[part_number], axis, indices)
         )
         if part is None:
             return None
-        parts[place] = part
+        parts[part_number] = part
     return msgspec.structs.replace(base, parts=tuple(parts))
 
 
@@ -295,11 +295,11 @@ def _cut_bound(part: Part, axis: int, indices: list[int]) -> Part | None:
     steps = set(np.diff(indices).tolist()) or {1}
     if len(steps) != 1:
         return None
-    found = _cut_free(part, axis, indices)
+    free = _cut_free(part, axis, indices)
     stride = (
         *part.row.stride[:axis],
         part.row.stride[axis] * steps.pop(),
         *part.row.stride[axis + 1 :],
     )
     offset = part.row.offset + indices[0] * part.row.stride[axis]
-    return Part(msgspec.structs.replace(found.row, stride=stride, offset=offset), found.values)
+    return Part(msgspec.structs.replace(free.row, stride=stride, offset=offset), free.values)

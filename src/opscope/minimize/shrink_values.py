@@ -20,42 +20,46 @@ FEW = 24
 
 def shrink_values(search: Search[Candidate]) -> None:
     """Bring down the number of elements that are neither zero nor one, tensor by tensor."""
-    for place in range(len(search.best.parts)):
-        if _has_values(search.best.parts[place]) and not any(
-            search.keeps(filled(search.best, place, value)) for value in (0, 1)
+    for part_number in range(len(search.best.parts)):
+        if _has_values(search.best.parts[part_number]) and not any(
+            search.keeps(filled(search.best, part_number, value)) for value in (0, 1)
         ):
-            _keep_few(search, place, 0)
-            if telling(search.best, place, 0) > max(FEW, _size(search.best, place) // 2):
-                _keep_few(search, place, 1)
+            _keep_few(search, part_number, 0)
+            if telling(search.best, part_number, 0) > max(
+                FEW, _size(search.best, part_number) // 2
+            ):
+                _keep_few(search, part_number, 1)
     round_values(search)
 
 
 def round_values(search: Search[Candidate]) -> None:
     """Fewer digits, where the failure does not depend on them."""
-    for place, part in enumerate(search.best.parts):
+    for part_number, part in enumerate(search.best.parts):
         if not _has_values(part) or dtype_of(part.row.dtype).kind != "float":
             continue
         for digits in (1, 2, 3):
-            values = search.best.parts[place].values
+            values = search.best.parts[part_number].values
             made = None if values is None else rounded(values, digits)
             if (
                 made is None
                 or _same(made, values)
-                or search.keeps(with_values(search.best, place, made))
+                or search.keeps(with_values(search.best, part_number, made))
             ):
                 break
 
 
-def filled(candidate: Candidate, place: int, value: int) -> Candidate | None:
+def filled(candidate: Candidate, part_number: int, value: int) -> Candidate | None:
     """All elements of one tensor the same; None when they are already."""
-    values = candidate.parts[place].values
+    values = candidate.parts[part_number].values
     made = None if values is None else np.full_like(values, value)
-    return None if made is None or _same(made, values) else with_values(candidate, place, made)
+    return (
+        None if made is None or _same(made, values) else with_values(candidate, part_number, made)
+    )
 
 
-def with_values(candidate: Candidate, place: int, values: Array) -> Candidate:
+def with_values(candidate: Candidate, part_number: int, values: Array) -> Candidate:
     """Other elements for one tensor, and for those that look at the same memory in the same way."""
-    row = candidate.parts[place].row
+    row = candidate.parts[part_number].row
     for number, other in enumerate(candidate.parts):
         same = (other.row.buffer, other.row.shape, other.row.stride, other.row.offset) == (
             row.buffer,
@@ -63,7 +67,7 @@ def with_values(candidate: Candidate, place: int, values: Array) -> Candidate:
             row.stride,
             row.offset,
         )
-        if number == place or (candidate.bound and same and other.row.dtype == row.dtype):
+        if number == part_number or (candidate.bound and same and other.row.dtype == row.dtype):
             candidate = candidate.with_part(
                 number,
                 values=values,
@@ -72,19 +76,19 @@ def with_values(candidate: Candidate, place: int, values: Array) -> Candidate:
     return candidate
 
 
-def telling(candidate: Candidate, place: int, neutral: int) -> int:
+def telling(candidate: Candidate, part_number: int, neutral: int) -> int:
     """How many elements of a tensor are not neutral."""
-    values = candidate.parts[place].values
+    values = candidate.parts[part_number].values
     return 0 if values is None else int((values != neutral).sum())
 
 
-def _keep_few(search: Search[Candidate], place: int, neutral: int) -> None:
+def _keep_few(search: Search[Candidate], part_number: int, neutral: int) -> None:
     """ddmin over the elements that are not neutral: over blocks of them while they are many, then
     over single ones.
     """
     while True:
         base = search.best
-        values = base.parts[place].values
+        values = base.parts[part_number].values
         assert values is not None  # noqa: S101 - for the type checker
         flat = values.reshape(-1)
         places = np.flatnonzero(flat != neutral)
@@ -100,7 +104,9 @@ def _keep_few(search: Search[Candidate], place: int, neutral: int) -> None:
             made = np.full_like(flat, neutral)
             kept = np.concatenate(chosen)
             made[kept] = flat[kept]
-            return search.keeps(with_values(base, place, made.reshape(base.parts[place].row.kept)))
+            return search.keeps(
+                with_values(base, part_number, made.reshape(base.parts[part_number].row.kept))
+            )
 
         kept = ddmin(blocks, fails)
         if len(kept) == len(blocks) or places.size <= BLOCKS:
@@ -125,8 +131,8 @@ def _has_values(part: Part) -> bool:
     return part.values is not None and part.values.size > 0
 
 
-def _size(candidate: Candidate, place: int) -> int:
-    values = candidate.parts[place].values
+def _size(candidate: Candidate, part_number: int) -> int:
+    values = candidate.parts[part_number].values
     return 0 if values is None else int(values.size)
 
 

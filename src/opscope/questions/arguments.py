@@ -47,19 +47,19 @@ def difference(op: str, target: str | None, golden: str | None) -> str:
         )
     except (msgspec.DecodeError, RecursionError, ValueError):
         return ""
-    found = [
+    unlike = [
         f"argument {_named(op, name)} is {_given(mine, name)}, golden has {_given(theirs, name)}"
         for name in {**mine, **theirs}
         if _unlike(name, mine, theirs)
     ]
-    return "; ".join(found[:_WORDS]) + ("; …" if len(found) > _WORDS else "")
+    return "; ".join(unlike[:_WORDS]) + ("; …" if len(unlike) > _WORDS else "")
 
 
-def _named(op: str, place: str) -> str:
+def _named(op: str, slot: str) -> str:
     """An argument's place, and its name where that is known and the place does not say it."""
-    first = place.partition(".")[0]
+    first = slot.partition(".")[0]
     name = argument_name(op, int(first)) if first.isdecimal() else ""
-    return f"{place} ({name})" if name else place
+    return f"{slot} ({name})" if name else slot
 
 
 def _given(arguments: dict[str, Any], name: str) -> str:
@@ -101,7 +101,7 @@ def _scalars(tree: Any, path: str, depth: int) -> Iterator[tuple[str, Any]]:
                 )
                 yield from _scalars(value, inner, depth + 1)
     elif isinstance(tree, list):
-        for place, value in enumerate(tree):
-            yield from _scalars(value, f"{path}.{place}" if path else str(place), depth + 1)
+        for number, value in enumerate(tree):
+            yield from _scalars(value, f"{path}.{number}" if path else str(number), depth + 1)
     else:
         yield path or "0", tree

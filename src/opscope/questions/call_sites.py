@@ -45,7 +45,7 @@ def _outwards(frames: Sequence[str], source: str) -> Iterator[str]:
     """A line, if it stands in a stack, and the program's own lines that led to it."""
     inside = False
     for frame in frames:
-        place = frame.rpartition(" in ")[0]
-        inside |= place == source
-        if inside and not any(mark in place for mark in NOT_OWN):
-            yield place
+        line = frame.rpartition(" in ")[0]
+        inside |= line == source
+        if inside and not any(mark in line for mark in NOT_OWN):
+            yield line

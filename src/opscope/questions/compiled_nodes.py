@@ -18,16 +18,16 @@ _NAMED, _PLACES, _LENGTH = 5, 3, 400
 def sample_of(text: str | None) -> dict[str, Any]:
     """What a judgement tells beyond its columns; nothing where that cannot be read."""
     try:
-        found = msgspec.json.decode(text or "null")
+        sample = msgspec.json.decode(text or "null")
     except msgspec.DecodeError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return sample if isinstance(sample, dict) else {}
 
 
 def nodes_of(sample: str | None) -> list[dict[str, Any]]:
     """The nodes, each with its operator and, where they are known, line and module."""
-    found = sample_of(sample).get("nodes")
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    nodes = sample_of(sample).get("nodes")
+    return [each for each in nodes if isinstance(each, dict)] if isinstance(nodes, list) else []
 
 
 def node_words(nodes: Sequence[dict[str, Any]]) -> tuple[str, ...]:

@@ -85,14 +85,14 @@ def ranked(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Ranked, .
     lines = library_lines(tables.run, (call for call, _ in (*calls.values(), *partners.values())))
     made: list[Ranked] = []
     for one in accusations:
-        found = calls.get(key(one.process, one.index))
-        if found is not None:
-            finding = _for_owner(_finding(one, found[0], found[1], partners), found[0], partners)
-            place = lines.get((one.process, one.index)) or lines.get(
-                (one.process, _or_none(found[0].forward_index))
+        whole = calls.get(key(one.process, one.index))
+        if whole is not None:
+            finding = _for_owner(_finding(one, whole[0], whole[1], partners), whole[0], partners)
+            line = lines.get((one.process, one.index)) or lines.get(
+                (one.process, _or_none(whole[0].forward_index))
             )
             made.append(
-                (one.order, finding if place is None else _with_evidence(finding, "library", place))
+                (one.order, finding if line is None else _with_evidence(finding, "library", line))
             )
     once = _once(in_order(_callers_last(_wrong_before_failure(made))))
     return _with_times(tables, once, (call for call, _ in calls.values()))
@@ -104,12 +104,12 @@ def _with_times(
     """Findings that also say which time their line was run, where no step says when it was."""
     keys = {(call.rank, call.name): (call.process, call.index) for call in calls}
     places = [keys.get((finding.rank, finding.call or "")) for _, finding in made[:MAX_LISTED]]
-    times = times_of(tables, keys_at(place for place in places if place is not None))
+    times = times_of(tables, keys_at(call_id for call_id in places if call_id is not None))
     told = list(made)
-    for number, place in enumerate(places):
-        if place is not None and place in times:
+    for number, call_id in enumerate(places):
+        if call_id is not None and call_id in times:
             order, finding = made[number]
-            reasons = (*finding.reasons, words_of_time(times[place]))
+            reasons = (*finding.reasons, words_of_time(times[call_id]))
             told[number] = (order, msgspec.structs.replace(finding, reasons=reasons))
     return tuple(told)
 
@@ -169,7 +169,7 @@ def _callers_last(made: list[Ranked]) -> list[Ranked]:
         for _, finding in made
         if finding.kind == "replay-mismatch" and finding.op is not None
     }
-    found = []
+    ordered = []
     for order, finding in made:
         inner = [
             name
@@ -179,7 +179,7 @@ def _callers_last(made: list[Ranked]) -> list[Ranked]:
         ]
         if finding.kind == "replay-mismatch" and inner:
             words = f"its kernel calls {', '.join(inner)}, which is wrong itself"
-            found.append(
+            ordered.append(
                 (
                     order + 1,
                     msgspec.structs.replace(
@@ -188,8 +188,8 @@ def _callers_last(made: list[Ranked]) -> list[Ranked]:
                 )
             )
         else:
-            found.append((order, finding))
-    return found
+            ordered.append((order, finding))
+    return ordered
 
 
 def place_of(call: Call) -> dict[str, Any]:
@@ -325,11 +325,11 @@ def site(order: int, finding: Finding) -> Site:
     """What makes two findings the same fault: the operator and the line; the call's name where no
     line is known.
     """
-    place = (order, finding.rank, finding.kind, finding.op, finding.phase)
+    operator = (order, finding.rank, finding.kind, finding.op, finding.phase)
     return (
-        (*place, finding.call)
+        (*operator, finding.call)
         if finding.source is None
-        else (*place, finding.module, finding.source)
+        else (*operator, finding.module, finding.source)
     )
 
 

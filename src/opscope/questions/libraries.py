@@ -26,15 +26,15 @@ def library_lines(run: Run, calls: Iterable[Call]) -> Mapping[tuple[int, int], s
     for call in calls:
         if call.stack is not None and call.source is not None:
             wanted.setdefault((call.process, call.stack), []).append(call)
-    found: dict[tuple[int, int], str] = {}
+    lines: dict[tuple[int, int], str] = {}
     if not wanted:
-        return found
+        return lines
     for row in records(run, "stacks"):
         for call in wanted.get((row.process, row.stack), ()):
-            place = library_line(row.frames, str(call.source))
-            if place is not None:
-                found[call.process, call.index] = place
-    return found
+            line = library_line(row.frames, str(call.source))
+            if line is not None:
+                lines[call.process, call.index] = line
+    return lines
 
 
 def library_line(frames: Sequence[str], source: str) -> str | None:
@@ -42,10 +42,10 @@ def library_line(frames: Sequence[str], source: str) -> str | None:
     the line of source; frames are innermost first.
     """
     for frame in frames:
-        place = frame.rpartition(" in ")[0]
-        if place == source:
+        line = frame.rpartition(" in ")[0]
+        if line == source:
             return None
-        package = next((place.partition(mark)[2] for mark in INSTALLED if mark in place), "")
+        package = next((line.partition(mark)[2] for mark in INSTALLED if mark in line), "")
         if package and not package.startswith(FRAMEWORKS):
-            return place
+            return line
     return None

@@ -262,8 +262,8 @@ def integer_keys(tables: Tables) -> Ints:
     ]
     if not ops:
         return merged([])
-    found = tables.rows(_UNJUDGED, [ops], wanted=candidates)
-    return np.unique(np.array([key(process, index) for process, index in found], dtype=np.int64))
+    unjudged = tables.rows(_UNJUDGED, [ops], wanted=candidates)
+    return np.unique(np.array([key(process, index) for process, index in unjudged], dtype=np.int64))
 
 
 def _judged(op: str) -> bool:
@@ -271,7 +271,7 @@ def _judged(op: str) -> bool:
 
 
 def _candidates(run: Run) -> Ints:
-    found = []
+    keys_of_batches = []
     for batch in columns(run, "tensors", ("process", "index", "min_int", "max_int")):
         known = ~np.ma.getmaskarray(batch["min_int"])
         if not known.any():
@@ -279,8 +279,10 @@ def _candidates(run: Run) -> Ints:
         low, high = np.ma.getdata(batch["min_int"]), np.ma.getdata(batch["max_int"])
         chosen = known & ((high >= _BYTE) | (low <= -_BYTE))
         if chosen.any():
-            found.append(np.unique(keys_of(batch["process"][chosen], batch["index"][chosen])))
-    return merged(found)
+            keys_of_batches.append(
+                np.unique(keys_of(batch["process"][chosen], batch["index"][chosen]))
+            )
+    return merged(keys_of_batches)
 
 
 # Calls that read integers which wrapped, directly or through arithmetic and conversions: all

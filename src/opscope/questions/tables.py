@@ -126,8 +126,8 @@ class Tables:
             for table in ("calls", "tensors"):
                 self._connection.register(f"near_{table}", near(self.run, table, calls))
         cursor = self._connection.execute(query, list(parameters))
-        while found := cursor.fetchmany(_FETCH):
-            yield from found
+        while rows := cursor.fetchmany(_FETCH):
+            yield from rows
 
 
 @contextmanager

@@ -225,7 +225,7 @@ def read_results(output: Path, plan: Plan) -> dict[tuple[int, int], Line]:
     path = output / RESULTS
     if not path.exists():
         return {}
-    found: dict[tuple[int, int], Line] = {}
+    lines: dict[tuple[int, int], Line] = {}
     with path.open("rb") as file:
         try:
             head = msgspec.json.decode(file.readline())
@@ -238,8 +238,8 @@ def read_results(output: Path, plan: Plan) -> dict[tuple[int, int], Line]:
         for text in file:
             with contextlib.suppress(msgspec.DecodeError, msgspec.ValidationError):
                 line = msgspec.json.decode(text, type=Line)
-                found[line.process, line.index] = line
-    return found
+                lines[line.process, line.index] = line
+    return lines
 
 
 def results_file(output: Path, plan: Plan, *, fresh: bool) -> Any:
@@ -312,24 +312,24 @@ def spread(run: Run, waiting: Sequence[Call], plan: Plan) -> Generator[Line]:
         for worker in workers:
             worker.ask(rest.pop())
         while any(worker.call is not None for worker in workers):
-            for place, worker in ready(workers, plan.patience):
-                call, found = (
+            for number, worker in ready(workers, plan.patience):
+                call, answer = (
                     worker.call,
                     worker.answer() if time.monotonic() - worker.since < plan.patience else None,
                 )
                 if call is None:
                     continue
-                if found is None:
+                if answer is None:
                     slow = time.monotonic() - worker.since >= plan.patience
                     ended = worker.end()
-                    found = {
+                    answer = {
                         "reason": f"no answer after {plan.patience:g} s"
                         if slow
                         else f"the process died in it ({ended})"
                     }
-                    worker = workers[place] = Worker(run.info.path, plan)  # noqa: PLW2901 - takes its place
+                    worker = workers[number] = Worker(run.info.path, plan)  # noqa: PLW2901 - takes its place
                 worker.call = None
-                yield line_of(call, found)
+                yield line_of(call, answer)
                 if rest:
                     worker.ask(rest.pop())
     finally:
@@ -344,16 +344,16 @@ def ready(workers: Sequence[Worker], timeout: float) -> list[tuple[int, Worker]]
     readable, _, _ = select.select(busy, [], [], max(0.0, first + timeout - time.monotonic()))
     late = time.monotonic() - timeout
     return [
-        (place, w)
-        for place, w in enumerate(workers)
+        (number, w)
+        for number, w in enumerate(workers)
         if w.call is not None and (w in readable or w.since <= late)
     ]
 
 
-def line_of(call: Call, found: dict[str, Any]) -> Line:
+def line_of(call: Call, answer: dict[str, Any]) -> Line:
     facts = {"process": call.process, "index": call.index, "rank": call.rank, "step": call.step}
     return msgspec.convert(
-        {**facts, "call": call.name, "op": call.op, "phase": call.phase, **found}, Line
+        {**facts, "call": call.name, "op": call.op, "phase": call.phase, **answer}, Line
     )
 
 
@@ -542,7 +542,7 @@ def spoken_for(run: Run, calls: Sequence[Call]) -> dict[Key, Key]:
     forms = {(row["process"], row["at"]): row["form"] for row in sql(run, _INVENTED)}
     whole = {(call.process, call.index): call for call in calls}
     first: dict[object, Key] = {}
-    found: dict[Key, Key] = {}
+    leaders: dict[Key, Key] = {}
     for key, call in whole.items():
         form = forms.get(key)
         if form is None:
@@ -557,8 +557,8 @@ def spoken_for(run: Run, calls: Sequence[Call]) -> dict[Key, Key]:
         )
         leader = first.setdefault((call.op, call.phase, _said(call), form, beneath), key)
         if leader != key:
-            found[key] = leader
-    return found
+            leaders[key] = leader
+    return leaders
 
 
 def _said(call: Call) -> str:

@@ -76,7 +76,7 @@ def gradient(run: Run, call: Call) -> Again:
     rows = [row for row in tensors_of(run, call) if row.io == "input"]
     incoming = [values_of(run, row) for row in rows]
     tensors, memories = dict(whole.call.tensors), list(whole.memories)
-    for place, (row, (array, _)) in enumerate(zip(rows, incoming, strict=True)):
+    for number, (row, (array, _)) in enumerate(zip(rows, incoming, strict=True)):
         dense = np.ascontiguousarray(array)
         laid = Laid(
             memory=len(memories),
@@ -84,7 +84,7 @@ def gradient(run: Run, call: Call) -> Again:
             shape=array.shape,
             stride=dense_strides(array.shape),
         )
-        tensors[f"grads.{place}"] = laid
+        tensors[f"grads.{number}"] = laid
         memories.append(dense.reshape(-1).view(np.uint8))
     wanted = differentiable(run, forward, tensors)
     kwargs = {
@@ -110,7 +110,7 @@ def gradient(run: Run, call: Call) -> Again:
         if "synthesised" in (whole.values, *(kind for _, kind in incoming))
         else "recorded"
     )
-    found = Again(
+    again_now = Again(
         call=plain, memories=memories, outputs=outputs, values=values, device=whole.device
     )
     other = msgspec.structs.replace(
@@ -118,7 +118,7 @@ def gradient(run: Run, call: Call) -> Again:
     )
     apart = told_apart(list(outputs.values()), [tensors[slot].shape for slot in wanted])
     return msgspec.structs.replace(
-        found, other=msgspec.structs.replace(found, call=other, outputs=apart)
+        again_now, other=msgspec.structs.replace(again_now, call=other, outputs=apart)
     )
 
 
@@ -136,8 +136,8 @@ def call_at(run: Run, process: int, index: int) -> Call:
     )
     if row is None:
         raise UsageError(f"call #{index} is not in the run")
-    found: Call = record_of("calls", row)
-    return found
+    call: Call = record_of("calls", row)
+    return call
 
 
 def values_of(run: Run, row: Tensor) -> tuple[Array, str]:
@@ -164,11 +164,11 @@ def differentiable(run: Run, forward: Call, tensors: Mapping[str, Laid]) -> tupl
 
 
 def told_apart(
-    found: list[tuple[str, Array]], shapes: list[tuple[int, ...]]
+    gradients: list[tuple[str, Array]], shapes: list[tuple[int, ...]]
 ) -> dict[str, tuple[str, Any]]:
     """Recorded gradients by the place of the input they belong to."""
     outputs: dict[str, tuple[str, Any]] = {}
-    for dtype, array in found:
+    for dtype, array in gradients:
         straight = [
             i for i, shape in enumerate(shapes) if shape == array.shape and str(i) not in outputs
         ]
@@ -266,14 +266,14 @@ def filled(material: Material, names: list[str]) -> list[Array]:
             loaded[tensor.key] = entries[tensor.key].load()
         dtype = dtype_of(tensor.dtype).to_numpy()
         strides = tuple(step * dtype.itemsize for step in tensor.stride)
-        place: Array = np.ndarray(
+        held: Array = np.ndarray(
             tensor.kept,
             dtype,
             memories[tensor.buffer].data,
             tensor.offset * dtype.itemsize,
             strides,
         )
-        place[...] = loaded[tensor.key].astype(dtype, copy=False).reshape(tensor.kept)
+        held[...] = loaded[tensor.key].astype(dtype, copy=False).reshape(tensor.kept)
     return [memories[name] for name in names]
 
 

@@ -71,7 +71,7 @@ def record_exported(model: Path, golden: Run, output: Path) -> Path:
         raise UsageError(f"{model}: {' and '.join(lacking)} to execute it with: not installed here")
     with open_tables(golden) as tables, tempfile.TemporaryDirectory() as folder:
         for number, (call, inputs) in enumerate(_given(tables)):
-            entries = [_entry(golden, place, each, call) for place, each in enumerate(inputs)]
+            entries = [_entry(golden, slot, each, call) for slot, each in enumerate(inputs)]
             write_tensors(Path(folder) / f"{number:06d}.safetensors", entries)
         words = [sys.executable, "-m", child, str(model), folder, str(output)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
@@ -141,11 +141,11 @@ def _place(row: Tensor) -> list[tuple[int, str]]:
     return [(int(part), "") if part.isdigit() else (-1, part) for part in row.slot.split(".")]
 
 
-def _entry(run: Run, place: int, row: Tensor, call: Call) -> Entry:
+def _entry(run: Run, number: int, row: Tensor, call: Call) -> Entry:
     dtype = dtype_of(row.dtype)
     if row.value is None or row.shape is None or dtype is None or dtype.name not in NATIVE:
         raise UsageError(
             f"{run.info.path}: what {call.name} was given (input {row.slot}) is not kept; record "
             "the eager model with --values full"
         )
-    return Entry(key=f"{place:06d}", dtype=dtype, shape=row.shape, load=partial(run.value, row))
+    return Entry(key=f"{number:06d}", dtype=dtype, shape=row.shape, load=partial(run.value, row))

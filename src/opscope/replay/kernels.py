@@ -81,10 +81,10 @@ class Kernels:
         reason = msgspec.json.decode(answer, type=str)
         if reason:
             raise UnavailableError(reason)
-        found: list[dict[str, torch.Tensor]] = torch.load(
+        outputs: list[dict[str, torch.Tensor]] = torch.load(
             Path(self._folder) / RESULTS, weights_only=True
         )
-        return found
+        return outputs
 
 
 def load_libraries(imports: Sequence[str]) -> None:
@@ -128,8 +128,8 @@ def made(run: Any, request: Asked, target: Path) -> str:
     from opscope.substitute.truth import FAILURES
 
     try:
-        found = again(run, call_at(run, request.process, request.index))
-        chosen = found.other if request.other and found.other is not None else found
+        recorded = again(run, call_at(run, request.process, request.index))
+        chosen = recorded.other if request.other and recorded.other is not None else recorded
         bound = bind(Recorded(call=chosen.call, memories=chosen.memories, outputs={}))
         trials = trials_of(bound, request.device, request.repeat)
     except (OpscopeError, MemoryError, *FAILURES) as error:

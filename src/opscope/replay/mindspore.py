@@ -108,17 +108,17 @@ class MindSporeReplayer:
             )
         if traits_of(call.op).random:
             raise UsageError("it draws random numbers, and the generator's state was not recorded")
-        device, found = self._make(material)
+        device, trial = self._make(material)
         result = judged(
             material,
-            made_from(self._place, found, definition_of(material)),
+            made_from(self._place, trial, definition_of(material)),
             exact=values == "recorded" and not updated(self.run, call),
             device=device,
         )
         return {
             "values": values,
             "device": device,
-            "substitute": f"mindspore {found.told}".strip(),
+            "substitute": f"mindspore {trial.told}".strip(),
             **result,
             "seconds": time.perf_counter() - start,
         }
@@ -145,7 +145,7 @@ class MindSporeReplayer:
                 python=self.python,
                 allowed=self.allowed,
             )
-        found = Trial(status="cannot")
+        trial = Trial(status="cannot")
         for device in devices:
             request = {
                 "folder": str(self._place),
@@ -153,12 +153,12 @@ class MindSporeReplayer:
                 "repeat": self.repeat,
                 "device": device,
             }
-            found = self._worker.ask(request, self.timeout)
-            if found.status == "done":
-                return device, found
-        if found.status == "hang":
+            trial = self._worker.ask(request, self.timeout)
+            if trial.status == "done":
+                return device, trial
+        if trial.status == "hang":
             raise UnavailableError(f"no answer after {self.timeout:g} s")
-        raise UnavailableError(found.told or f"the process died in it (exit code {found.code})")
+        raise UnavailableError(trial.told or f"the process died in it (exit code {trial.code})")
 
 
 def filled_by(material: Material) -> str:
@@ -169,20 +169,20 @@ def filled_by(material: Material) -> str:
     return "synthesised" if "synthesised" in kinds else "recorded"
 
 
-def made_from(folder: Path, found: Trial, defined: TrueResult | None) -> Made:
+def made_from(folder: Path, trial: Trial, defined: TrueResult | None) -> Made:
     """The results that the process left in its folder."""
 
     def load(name: str) -> dict[str, Array]:
-        paths = {slot: folder / f"{name}.{slot}.npy" for slot in found.seen}
+        paths = {slot: folder / f"{name}.{slot}.npy" for slot in trial.seen}
         return {
             slot: np.load(path, allow_pickle=False) for slot, path in paths.items() if path.exists()
         }
 
     return Made(
-        trials=[load(f"results.{number}") for number in range(found.tried)],
-        wide=load("wide") if found.told else {},
-        nudged=[load(f"nudged.{number}") for number in range(2)] if found.told else [],
-        types={slot: str(told["dtype"]) for slot, told in found.seen.items()},
+        trials=[load(f"results.{number}") for number in range(trial.tried)],
+        wide=load("wide") if trial.told else {},
+        nudged=[load(f"nudged.{number}") for number in range(2)] if trial.told else [],
+        types={slot: str(told["dtype"]) for slot, told in trial.seen.items()},
         defined=defined,
     )
 
@@ -216,26 +216,26 @@ def judged(material: Material, made: Made, *, exact: bool, device: str) -> dict[
             next(each for each in verdicts if gravest(each).verdict == "wrong"),
             f"outputs on {device}",
         )
-    found = gravest(slots)
+    verdict = gravest(slots)
     first = told_apart(
         [{slot: array for slot, array in trial.items() if slot == "0"} for trial in made.trials],
         alike,
     )
     # what a kernel keeps in further results may be left as the memory was
-    if len(first) > 1 and found.verdict != "wrong":
-        found = Replayed(
+    if len(first) > 1 and verdict.verdict != "wrong":
+        verdict = Replayed(
             verdict="flaky",
             slot="0",
             reason=f"{len(first)} different results in {len(made.trials)} runs",
         )
     return {
-        "verdict": msgspec.to_builtins(found),
+        "verdict": msgspec.to_builtins(verdict),
         "against": against,
         "tried": len(made.trials),
         "wrong": wrong,
         "distinct": len(results),
         "nature": nature_of(wrong, len(made.trials), len(results))
-        if found.verdict == "wrong"
+        if verdict.verdict == "wrong"
         else None,
         "metrics": metrics_of(material, made, recorded or made.trials[0], slots),
     }
@@ -294,14 +294,14 @@ def judge_slot(
     sides = Sides(
         dtype=dtype, target=shaped(target, now), own=shaped(own, now), true=shaped(true, now)
     )
-    found = judge_output(slot, sides, Terms(op=case.op, count=count))
-    if found.verdict == "wrong" and slot != "0":
+    verdict = judge_output(slot, sides, Terms(op=case.op, count=count))
+    if verdict.verdict == "wrong" and slot != "0":
         reason = (
             f"result {slot} is other here, which kernels may leave out or keep for the "
             "gradient in a form of their own"
         )
-        return msgspec.structs.replace(found, verdict="unknown", reason=reason)
-    return found
+        return msgspec.structs.replace(verdict, verdict="unknown", reason=reason)
+    return verdict
 
 
 def approximate(op: str, now: Array, true: Array, *, unit: float) -> bool:
@@ -359,7 +359,7 @@ def metrics_of(
     from opscope.substitute.columns import columns_of
 
     verdicts = {each.slot: each.verdict for each in slots}
-    found = []
+    rows = []
     for slot, array in target.items():
         true = made.wide.get(slot)
         if true is not None and true.size == array.size:
@@ -367,5 +367,5 @@ def metrics_of(
                 dtype_named(type_of(material, made, slot))
             )
             columns = columns_of(mine.reshape(true.shape), torch.from_numpy(np.array(true)))
-            found.append({"slot": slot, "verdict": verdicts.get(slot, ""), **columns})
-    return tuple(found)
+            rows.append({"slot": slot, "verdict": verdicts.get(slot, ""), **columns})
+    return tuple(rows)

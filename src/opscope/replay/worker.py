@@ -121,8 +121,8 @@ class Replayer:
             made_again(self.run, call)
         except FAILURES as error:
             return {"reason": told(error)}
-        found = self._by_torch(call)
-        return {"reason": NEEDED} if "reason" in found else found
+        by_torch = self._by_torch(call)
+        return {"reason": NEEDED} if "reason" in by_torch else by_torch
 
     def _by_torch(self, call: Call) -> dict[str, Any]:
         if find_spec("torch") is None:
@@ -136,23 +136,23 @@ class Replayer:
             }
         try:
             check_allowed(call.op, self.allowed)
-            found = again(self.run, call)
-            if found.values == "synthesised" and not self.synthesise:
+            remade = again(self.run, call)
+            if remade.values == "synthesised" and not self.synthesise:
                 return {
                     "reason": "values of its inputs were not kept; --synthesise invents some from "
                     "the statistics"
                 }
-            exact = found.values == "recorded" and not overwritten(self.run, call)
+            exact = remade.values == "recorded" and not overwritten(self.run, call)
             recorded = Recorded(
-                call=found.call, memories=found.memories, outputs=found.outputs, exact=exact
+                call=remade.call, memories=remade.memories, outputs=remade.outputs, exact=exact
             )
-            device = self.device or usable(found.device)
+            device = self.device or usable(remade.device)
             result = replay_recorded(
                 recorded, device=device, repeat=self.repeat, trials=self._trials(call, device)
             )
-            if found.other is not None and result.verdict.verdict in ("wrong", "unknown"):
+            if remade.other is not None and result.verdict.verdict in ("wrong", "unknown"):
                 recorded = msgspec.structs.replace(
-                    recorded, call=found.other.call, outputs=found.other.outputs
+                    recorded, call=remade.other.call, outputs=remade.other.outputs
                 )
                 second = replay_recorded(
                     recorded,
@@ -182,7 +182,7 @@ class Replayer:
                 "reason": "it reads a conjugate or negated view, whose values a run tells as "
                 "those of the tensor beneath"
             }
-        return {"values": found.values, "device": device, **msgspec.to_builtins(result)}
+        return {"values": remade.values, "device": device, **msgspec.to_builtins(result)}
 
     def _lacks(self, call: Call) -> bool:
         """Whether the operator is that of a library which is loaded where calls are made alone."""
@@ -290,8 +290,8 @@ def main(path: str, options: dict[str, Any]) -> None:
         )
         while line := sys.stdin.readline(LINE):
             process, index = map(int, line.split())
-            found = replayer.replay(call_at(run, process, index))
-            out.write(msgspec.json.encode(plain(found)) + b"\n")
+            answer = replayer.replay(call_at(run, process, index))
+            out.write(msgspec.json.encode(plain(answer)) + b"\n")
             out.flush()
 
 

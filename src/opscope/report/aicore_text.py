@@ -87,7 +87,7 @@ def _kinds(findings: Sequence[Finding]) -> Iterator[tuple[int, Finding, list[tup
     """Number and finding of each different error, with those that repeat it; of very many only the
     first ones.
     """
-    found: dict[Any, list[tuple[int, Finding]]] = {}
+    by_error: dict[Any, list[tuple[int, Finding]]] = {}
     for number, finding in enumerate(findings, 1):
         error, verdict = _error(finding), part(finding, Verdict)
         key = (
@@ -98,8 +98,8 @@ def _kinds(findings: Sequence[Finding]) -> Iterator[tuple[int, Finding, list[tup
             finding.reasons,
             verdict and verdict.text,
         )
-        found.setdefault(key, []).append((number, finding))
-    kinds = list(found.values())
+        by_error.setdefault(key, []).append((number, finding))
+    kinds = list(by_error.values())
     for (number, finding), *again in kinds[:_SHOWN_KINDS]:
         yield number, finding, again
     if kinds[_SHOWN_KINDS:]:
@@ -140,9 +140,9 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
     for reason in finding.reasons[:4]:
         yield from folded(f"  {code_of(finding, reason) or 'code'}  ", reason, width=width)
     yield from _messages(finding, width=width)
-    place, call = part(finding, PlacePart), part(finding, CallPart)
-    if place is not None:
-        yield from _place_lines(place, width=width)
+    source_place, call = part(finding, PlacePart), part(finding, CallPart)
+    if source_place is not None:
+        yield from _place_lines(source_place, width=width)
     if call is not None:
         yield from folded("  call    ", _called(call), width=width)
     yield from _argument_lines(finding, width=width)
@@ -178,14 +178,14 @@ def _value_lines(finding: Finding, *, width: int) -> Iterator[Text]:
 
 
 def _verdict_lines(verdicts: Sequence[Verdict], *, width: int) -> Iterator[Text]:
-    for place, verdict in enumerate(verdicts):
+    for number, verdict in enumerate(verdicts):
         yield from folded(
-            "verdict  " if place == 0 else "or       ",
+            "verdict  " if number == 0 else "or       ",
             f"{verdict.text} [{verdict.confidence}]",
             width=width,
             style=_STYLES.get(verdict.confidence, ""),
         )
-        for advice in verdict.advice if place == 0 else ():
+        for advice in verdict.advice if number == 0 else ():
             yield from folded("  next   ", advice, width=width)
 
 
@@ -204,11 +204,11 @@ def code_of(finding: Finding, reason: str) -> str | None:
     """
     name = reason.partition(":")[0]
     named = (core for core in _cores(finding) if any(bit.name == name for bit in core.bits))
-    found = next(named, None)
-    if found is None:
+    accused = next(named, None)
+    if accused is None:
         return finding.status
-    later = found.code in ("0", "0x0") and any(code != "0x0" for code in found.codes)
-    return ", ".join(found.codes) if later else found.code
+    later = accused.code in ("0", "0x0") and any(code != "0x0" for code in accused.codes)
+    return ", ".join(accused.codes) if later else accused.code
 
 
 def _argument_lines(finding: Finding, *, width: int) -> Iterator[Text]:
@@ -282,14 +282,14 @@ def core_list(finding: Finding) -> str:
         if core.core is not None:
             numbers["vector core" if "vec" in (core.kind or "") else "core"].add(core.core)
     said = (
-        f"{word} {found[0]}" if len(found) == 1 else f"{len(found)} {word}s {spans(found)}"
-        for word, found in _sorted(numbers)
+        f"{word} {members[0]}" if len(members) == 1 else f"{len(members)} {word}s {spans(members)}"
+        for word, members in _sorted(numbers)
     )
     return ", ".join(said)
 
 
 def _sorted(numbers: dict[str, set[int]]) -> Iterator[tuple[str, list[int]]]:
-    return ((word, sorted(found)) for word, found in numbers.items() if found)
+    return ((word, sorted(members)) for word, members in numbers.items() if members)
 
 
 def spans(numbers: Sequence[int]) -> str:
@@ -323,13 +323,13 @@ def info_text(finding: Finding) -> str:
 
 def sections_of(finding: Finding) -> list[tuple[str, list[str]]]:
     """The sections of info.txt as titles and lines."""
-    found: list[tuple[str, list[str]]] = []
+    sections: list[tuple[str, list[str]]] = []
     for text in info_text(finding).splitlines():
         if text.startswith("***"):
-            found.append((text.strip("*"), []))
-        elif found and text:
-            found[-1][1].append(text)
-    return found
+            sections.append((text.strip("*"), []))
+        elif sections and text:
+            sections[-1][1].append(text)
+    return sections
 
 
 def _clean(text: str) -> str:
@@ -391,8 +391,8 @@ def _node(node: NodePart) -> Iterator[str]:
     if node.original:
         yield _row("original operators", ", ".join(node.original))
     for side, descs in (("input", node.inputs), ("output", node.outputs)):
-        for place, desc in enumerate(descs):
-            yield _row(f"  {side} {place}", _described(desc))
+        for slot, desc in enumerate(descs):
+            yield _row(f"  {side} {slot}", _described(desc))
     for made in node.producers:
         original = f" from {', '.join(made.original)}" if made.original else ""
         yield _row(
@@ -427,14 +427,14 @@ def _kernel(kernel: KernelPart) -> Iterator[str]:
 
 def _registers(finding: Finding) -> Iterator[str]:
     for core in _cores(finding):
-        place = ", ".join(
+        on_chip = ", ".join(
             f"{name} {number}"
             for name in ("device", "die", "serial")
             if (number := getattr(core, name)) is not None
         )
         codes = f" ({', '.join(core.codes)})" if len(core.codes) > 1 else ""
         yield (
-            f"core {core.core} ({core.kind or 'AI Core'}; {place}): error code "
+            f"core {core.core} ({core.kind or 'AI Core'}; {on_chip}): error code "
             f"{core.code or '0'}{codes}"
         )
         for bit in core.bits:
@@ -471,11 +471,14 @@ def _line_number(finding: Finding) -> Iterator[str]:
             f"  offset {counter.offset or '?'} (current {counter.current_offset or '?'}, "
             f"heuristic {counter.heuristic_offset or '?'})"
         )
-    place = part(finding, PlacePart)
-    if place is None:
+    source_place = part(finding, PlacePart)
+    if source_place is None:
         yield "the logs hold no program counter"
         return
-    for label, one in (("by the registers", place), ("by the heuristic", place.heuristic)):
+    for label, one in (
+        ("by the registers", source_place),
+        ("by the heuristic", source_place.heuristic),
+    ):
         if one is not None:
             yield (
                 f"{label}: offset {one.offset}, {_symbol(one) or 'symbol not known'}, "

@@ -20,8 +20,12 @@ LEVELS = {"proven": "error", "likely": "warning", "suspected": "notice"}
 def annotation_lines(document: Document, here: Path) -> Iterator[str]:
     """One line for each finding, and a warning for an incomplete run."""
     for finding in document.findings:
-        place = place_of(finding, here)
-        at = f"file={_property(place[0])},line={place[1]}," if place is not None else ""
+        file_and_line = place_of(finding, here)
+        at = (
+            f"file={_property(file_and_line[0])},line={file_and_line[1]},"
+            if file_and_line is not None
+            else ""
+        )
         level = LEVELS.get(finding.confidence, "warning")
         title = _property(f"opscope: {finding.kind}")
         yield f"::{level} {at}title={title}::{_message(finding.line())}"

@@ -38,9 +38,9 @@ def call_lines(
             f"  {WORD.get(tensor.io, tensor.io):4} {tensor.slot}  ",
             (one_line(tensor.dtype, tensor.shape, stats, full=True), style),
         )
-        place = value_place(tensor, folders)
-        if place is not None:
-            yield from folded("          values in ", place, width=WIDTH, style="dim")
+        stored_at = value_place(tensor, folders)
+        if stored_at is not None:
+            yield from folded("          values in ", stored_at, width=WIDTH, style="dim")
 
 
 def call_page(
@@ -109,11 +109,11 @@ def tensor_block(tensor: Tensor, folders: Mapping[int, str]) -> Iterator[Text]:
         yield from _wrapped([f"{column} {_statistic(value)}" for column, value in stats.items()])
     if tensor.digest is not None:
         yield line(f"  digest {tensor.digest:#018x}")
-    place = value_place(tensor, folders)
-    if place is None:
+    stored_at = value_place(tensor, folders)
+    if stored_at is None:
         yield line("  values not kept")
     else:
-        yield from folded("  values in ", place, width=WIDTH)
+        yield from folded("  values in ", stored_at, width=WIDTH)
 
 
 def _identity(tensor: Tensor) -> list[str]:
@@ -162,5 +162,5 @@ def value_place(tensor: Tensor, folders: Mapping[int, str]) -> str | None:
     """
     if tensor.value is None:
         return None
-    place = PurePosixPath(folders.get(tensor.process, ""), tensor.value.shard)
-    return f"{place} {tensor.value.key}".rstrip()
+    file = PurePosixPath(folders.get(tensor.process, ""), tensor.value.shard)
+    return f"{file} {tensor.value.key}".rstrip()

@@ -26,7 +26,7 @@ def with_metrics(document: Document, comparison: Comparison, metrics: Sequence[M
     """
     if not metrics:
         return document
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     for detail in comparison.worst(SHOWN):
         cells = own_cells(comparison, detail, metrics)
         names = [
@@ -36,11 +36,11 @@ def with_metrics(document: Document, comparison: Comparison, metrics: Sequence[M
                 (detail.golden_call, detail.golden),
             )
         ]
-        found.append(
+        rows.append(
             {
                 "row": names[0],
                 "golden": names[1],
                 **{metric.name: cell for metric, cell in zip(metrics, cells, strict=True)},
             }
         )
-    return msgspec.structs.replace(document, summary={**document.summary, "metrics": found})
+    return msgspec.structs.replace(document, summary={**document.summary, "metrics": rows})

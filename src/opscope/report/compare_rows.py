@@ -315,7 +315,7 @@ class _Part:
             for mine, theirs in zip(*self._tensors("dtype"), strict=True)
         ]
         error, allowed = table.error[self._rows].tolist(), table.allowed[self._rows].tolist()
-        found = []
+        messages = []
         for number, (row, status) in enumerate(zip(self._rows.tolist(), self._status, strict=True)):
             pair = measured.pairs.get(row)
             said = [measured.unreadable[row]] if row in measured.unreadable else []
@@ -332,8 +332,8 @@ class _Part:
                     f", {allowed[number]:.3g} is allowed" if error[number] > allowed[number] else ""
                 )
                 said.append(f"off by {error[number]:.3g} of golden's scale{bound}")
-            found.append(json_text(said) if said else "[]")
-        return found
+            messages.append(json_text(said) if said else "[]")
+        return messages
 
 
 def _name(call: str | None, io: str | None, slot: str | None) -> str:
@@ -353,9 +353,9 @@ def _shape(shape: tuple[int, ...] | None) -> str:
     return "N/A" if shape is None else str(list(shape))
 
 
-def _tensor_cells(found: Pair | None, status: str) -> list[Any]:
-    if found is not None:
-        cells = _metric_cells(found)
+def _tensor_cells(pair: Pair | None, status: str) -> list[Any]:
+    if pair is not None:
+        cells = _metric_cells(pair)
     elif status == "same":
         cells = [1.0, 0.0, 0.0, 0.0, 1.0, 1.0]
     elif status == "shape differs":
@@ -385,15 +385,15 @@ def own_cells(comparison: Comparison, detail: Detail, metrics: Sequence[Metric])
     ]
 
 
-def _metric_cells(found: Pair) -> list[Any]:
-    euclidean = None if found.rmse is None else found.rmse * math.sqrt(found.compared)
+def _metric_cells(pair: Pair) -> list[Any]:
+    euclidean = None if pair.rmse is None else pair.rmse * math.sqrt(pair.compared)
     cells = (
-        found.cosine,
+        pair.cosine,
         euclidean,
-        found.max_abs,
-        found.max_rel,
-        found.within_1_1000,
-        found.within_5_1000,
+        pair.max_abs,
+        pair.max_rel,
+        pair.within_1_1000,
+        pair.within_5_1000,
     )
     return ["N/A" if cell is None else cell for cell in cells]
 

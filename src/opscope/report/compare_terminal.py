@@ -67,7 +67,7 @@ def _drift_lines(document: Document, width: int) -> Iterator[Text]:
 def _sparks(values: Sequence[float], columns: int) -> str:
     """A curve in one line of blocks, by its logarithm over the decades it covers."""
     count = max(min(columns, 40, len(values)), 1)
-    shown = [values[place * len(values) // count] for place in range(count)]
+    shown = [values[column * len(values) // count] for column in range(count)]
     logs = [math.log10(value) if value > 0 else -math.inf for value in shown]
     known = [each for each in logs if math.isfinite(each)]
     low, high = min(known, default=0.0), max(known, default=0.0)
@@ -162,12 +162,12 @@ def _off(finding: Finding) -> str:
 
 def _others(findings: Sequence[Finding], document: Document, here: Path) -> Iterator[Text]:
     for finding in findings[:MAX_OTHERS]:
-        place = f"  {short_place(finding.source, here=here)}" if finding.source else ""
+        source = f"  {short_place(finding.source, here=here)}" if finding.source else ""
         kind = finding.kind.replace("-", " ")
         yield line(
             ("also", "red"),
             f"  {kind}  step {finding.step}  {op_word(finding.op or '')}  "
-            f"{finding.call or ''}{place}",
+            f"{finding.call or ''}{source}",
         )
     if len(findings) > MAX_OTHERS:
         runs = " ".join(shlex.quote(run) for run in document.runs)
@@ -180,7 +180,7 @@ def _next(document: Document) -> str | None:
     """The command to type next; what is printed can be pasted into a shell, but for the program's
     own command (CMD).
     """
-    finding = next((found for found in document.findings if found.call is not None), None)
+    finding = next((each for each in document.findings if each.call is not None), None)
     if finding is None or finding.call is None:
         return None
     if evidence_of(finding).get("command"):

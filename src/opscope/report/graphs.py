@@ -36,7 +36,7 @@ def graph_rows(run: Run) -> list[dict[str, Any]]:
     for row in sql(run, _EXECUTIONS):
         kind = "repeated" if row["repeated"] else row["phase"]
         times[row["process"], row["op"].removeprefix(COMPILED)][kind] += row["times"]
-    found = []
+    rows = []
     for process in run.processes:
         refused = _table(process, "not executed again")
         known = {**_table(process, "graphs"), **_table(process, "packages")}
@@ -44,7 +44,7 @@ def graph_rows(run: Run) -> list[dict[str, Any]]:
         for name in names:
             facts = known.get(name)
             counted = times[process.process, name]
-            found.append(
+            rows.append(
                 {
                     "process": process.process,
                     "rank": process.rank,
@@ -55,13 +55,13 @@ def graph_rows(run: Run) -> list[dict[str, Any]]:
                     "not_repeated": refused.get(name),
                 }
             )
-    return found
+    return rows
 
 
 def _table(process: Process, kind: str) -> dict[str, Any]:
     """What process.json tells of this kind, whoever wrote it."""
-    found = process.torch.get(kind)
-    return found if isinstance(found, dict) else {}
+    table = process.torch.get(kind)
+    return table if isinstance(table, dict) else {}
 
 
 def graph_lines(rows: list[dict[str, Any]]) -> Iterator[Text]:

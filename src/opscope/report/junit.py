@@ -47,10 +47,10 @@ def findings_junit(document: Document) -> str:
     """One suite with a case for each kind of finding, which fails by those of its kind, and one for
     the run being complete.
     """
-    found = {kind: [each for each in document.findings if each.kind == kind] for kind in KINDS}
+    by_kind = {kind: [each for each in document.findings if each.kind == kind] for kind in KINDS}
     counts = {
-        "tests": len(found) + 1,
-        "failures": sum(map(bool, found.values())),
+        "tests": len(by_kind) + 1,
+        "failures": sum(map(bool, by_kind.values())),
         "errors": int(not document.complete),
     }
     suite = ElementTree.Element(
@@ -58,7 +58,7 @@ def findings_junit(document: Document) -> str:
         {"name": f"opscope {document.verb}", **{key: str(count) for key, count in counts.items()}},
     )
     named = printable(" ".join(document.runs))
-    for kind, findings in found.items():
+    for kind, findings in by_kind.items():
         case = ElementTree.SubElement(suite, "testcase", classname=named, name=kind)
         if findings:
             lines = [printable(each.line()) for each in findings]

@@ -52,8 +52,8 @@ def one_line(
     full, both.
     """
     sizes = "…" if shape is None else ", ".join(map(str, shape))
-    found, extent = troubles(stats), value_range(dtype, stats)
-    said = [extent, found] if full else [found or extent]
+    trouble, extent = troubles(stats), value_range(dtype, stats)
+    said = [extent, trouble] if full else [trouble or extent]
     if not any(said) and stats.get("size") == 0:
         said = ["empty"]
     return " ".join([f"{short_dtype(dtype)}[{sizes}]", *filter(None, said)])

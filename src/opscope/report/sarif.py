@@ -45,9 +45,9 @@ def sarif_text(document: Document, here: Path) -> str:
 
 def _result(finding: Finding, here: Path) -> dict[str, Any]:
     location: dict[str, Any] = {}
-    place = place_of(finding, here)
-    if place is not None:
-        file, line = place
+    file_and_line = place_of(finding, here)
+    if file_and_line is not None:
+        file, line = file_and_line
         uri = f"file://{quote(file)}" if file.startswith("/") else quote(file)
         location["physicalLocation"] = {
             "artifactLocation": {"uri": uri},
@@ -56,7 +56,9 @@ def _result(finding: Finding, here: Path) -> dict[str, Any]:
     named = "/".join(printable(part) for part in (finding.module, finding.op) if part)
     if named:
         location["logicalLocations"] = [{"fullyQualifiedName": named}]
-    same = "\0".join(map(str, (finding.kind, finding.op, finding.module, finding.phase, place)))
+    same = "\0".join(
+        map(str, (finding.kind, finding.op, finding.module, finding.phase, file_and_line))
+    )
     return {
         "ruleId": finding.kind,
         "level": LEVELS.get(finding.confidence, "warning"),

@@ -19,10 +19,10 @@ def prepared_lines(prepared: Prepared, written: Sequence[str], *, width: int) ->
     """Everything to do before the next run, in the order it is done."""
     for path in written:
         yield line(("wrote  ", "bold"), path)
-    for place in dict.fromkeys(variable.where for variable in prepared.environment):
-        yield from folded("set    ", place, width=width, style="bold")
+    for where in dict.fromkeys(variable.where for variable in prepared.environment):
+        yield from folded("set    ", where, width=width, style="bold")
         for variable in prepared.environment:
-            if variable.where == place:
+            if variable.where == where:
                 yield line(f"         export {variable.name}={shlex.quote(variable.value)}")
     for snippet in prepared.snippets:
         yield from folded("add    ", snippet.where, width=width, style="bold")

@@ -95,11 +95,11 @@ def _sheet(columns: Sequence[str], rows: Iterable[tuple[int, Sequence[Any]]]) ->
 
 def _letters(column: int) -> str:
     """1 is A, 27 is AA."""
-    found = ""
+    letters = ""
     while column:
         column, rest = divmod(column - 1, 26)
-        found = chr(65 + rest) + found
-    return found
+        letters = chr(65 + rest) + letters
+    return letters
 
 
 def _row(number: int, style: int, cells: Sequence[Any]) -> str:

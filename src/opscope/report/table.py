@@ -57,15 +57,15 @@ def fitted(names: Sequence[str], cells: Sequence[Sequence[str]], width: int) -> 
     room = width - 2 * (len(names) - 1)
     if (
         sum(
-            min(found, max(NARROWEST, cell_len(name)))
-            for found, name in zip(widths, names, strict=True)
+            min(cut, max(NARROWEST, cell_len(name)))
+            for cut, name in zip(widths, names, strict=True)
         )
         > room
     ):
         return None
     while sum(widths) > room:
         widest = widths.index(max(widths))
-        others = max([found for place, found in enumerate(widths) if place != widest], default=0)
+        others = max([cut for number, cut in enumerate(widths) if number != widest], default=0)
         widths[widest] = max(widths[widest] - (sum(widths) - room), min(others, widths[widest] - 1))
     return widths
 
@@ -123,7 +123,7 @@ def _csv_cell(value: Any) -> Any:
 
 def _csv_text(text: str) -> str:
     """Text without control characters but the tabs and line ends that a quoted cell may have."""
-    return harmless(re.sub(r"[^\t\n]+", lambda found: printable(found[0]), text))
+    return harmless(re.sub(r"[^\t\n]+", lambda run: printable(run[0]), text))
 
 
 def harmless(text: str) -> str:

@@ -91,21 +91,21 @@ def _guarded(document: Document, run: str, width: int) -> Iterator[Text]:
         yield from folded("guarded  ", told, width=width, style="dim")
 
 
-def _beside(found: dict[str, Any], width: int) -> Iterator[Text]:
+def _beside(told: dict[str, Any], width: int) -> Iterator[Text]:
     """The verdict beside that of an earlier run: what it found that is gone here, still there, or
     new.
     """
-    if not found:
+    if not told:
         return
-    count = sum(len(found.get(word) or ()) for word in ("gone", "still"))
+    count = sum(len(told.get(word) or ()) for word in ("gone", "still"))
     there = (
-        f"{found.get('run')}: {_count(found.get('steps'), 'step')}, {_count(count, 'finding')}"
+        f"{told.get('run')}: {_count(told.get('steps'), 'step')}, {_count(count, 'finding')}"
         if count
-        else (f"{found.get('run')}: {_count(found.get('steps'), 'step')}, nothing found")
+        else (f"{told.get('run')}: {_count(told.get('steps'), 'step')}, nothing found")
     )
     yield from folded("beside  ", there, width=width, style="bold")
     for word, style in (("gone", "green"), ("still", "yellow"), ("new", "red")):
-        lines = found.get(word) or []
+        lines = told.get(word) or []
         for each in lines[:MAX_OTHERS]:
             yield from folded(f"{word:<6}", str(each), width=width, style=style)
         if len(lines) > MAX_OTHERS:
@@ -350,14 +350,14 @@ def _op_of_name(name: str) -> str:
 
 
 def code_line(source: str, here: Path, width: int) -> str:
-    place, code = printable(short_place(source, here=here)), text_of(source)
+    source_text, code = printable(short_place(source, here=here)), text_of(source)
     if code is None:
-        return place
-    room = width - cell_len(place) - GAP
+        return source_text
+    room = width - cell_len(source_text) - GAP
     code = printable(code)
     if cell_len(code) > room:
         code = set_cell_size(code, max(room - 1, 1)).rstrip() + "…"
-    return f"{place}{' ' * GAP}{code}"
+    return f"{source_text}{' ' * GAP}{code}"
 
 
 def _cells(slots: Sequence[Slot]) -> list[str]:
@@ -399,8 +399,7 @@ def _aligned(inside: list[str], outside: list[str], width: int) -> Iterator[Text
     told = ""
     for tag, cells in rows:
         padded = (" " * GAP).join(
-            cell + " " * (found - cell_len(cell))
-            for cell, found in zip(cells, widths, strict=False)
+            cell + " " * (room - cell_len(cell)) for cell, room in zip(cells, widths, strict=False)
         )
         yield line(f"  {'' if tag == told else tag:4} {padded.rstrip()}")
         told = tag
@@ -408,14 +407,14 @@ def _aligned(inside: list[str], outside: list[str], width: int) -> Iterator[Text
 
 def _others(findings: Sequence[Finding], run: str, here: Path, width: int) -> Iterator[Text]:
     for finding in findings[:MAX_OTHERS]:
-        place = short_place(finding.source, here=here) if finding.source else ""
+        source = short_place(finding.source, here=here) if finding.source else ""
         fate = fate_of(finding)
         words = [
             kind_words(finding),
             f"step {finding.step}",
             op_word(finding.op or ""),
             finding.call or "",
-            place,
+            source,
         ]
         said = "  ".join(filter(None, [*words, fate if fate.startswith("hidden") else ""]))
         yield from folded("also  ", said, width=width, style="red")
@@ -440,7 +439,7 @@ def _next(document: Document, run: str) -> str | None:
     """The command to type next; what is printed can be pasted into a shell, but for the program's
     own command (CMD).
     """
-    finding = next((found for found in document.findings if found.call is not None), None)
+    finding = next((each for each in document.findings if each.call is not None), None)
     return None if finding is None else next_command(finding, run)
 
 

@@ -26,11 +26,11 @@ def trial_lines(lines: Sequence[str], *, width: int) -> Iterator[Text]:
         group = list(members)
         told = group[:LISTED] if kind and len(group) > LISTED + 1 else group
         for text in told:
-            found = LINE.fullmatch(text)
+            parts = LINE.fullmatch(text)
             yield from (
                 folded("", text, width=width)
-                if found is None
-                else folded(found[1], found[3], width=width)
+                if parts is None
+                else folded(parts[1], parts[3], width=width)
             )
         if len(told) < len(group):
             yield from folded(
@@ -61,5 +61,5 @@ def next_lines(command: str, hint: str = "", *, width: int) -> Iterator[Text]:
 
 
 def _kind(text: str) -> str:
-    found = LINE.fullmatch(text)
-    return "" if found is None else found[2] or ""
+    parts = LINE.fullmatch(text)
+    return "" if parts is None else parts[2] or ""

@@ -65,8 +65,8 @@ def _builtin(element: Any) -> Any:
 
 def _indices(places: Array, shape: Sequence[int]) -> str:
     first = [
-        tuple(int(axis) for axis in np.unravel_index(int(place), shape))
-        for place in places[:MAX_PLACES]
+        tuple(int(axis) for axis in np.unravel_index(int(number), shape))
+        for number in places[:MAX_PLACES]
     ]
     more = f" and {places.size - len(first)} more" if places.size > len(first) else ""
-    return ", ".join(str(list(place)) for place in first) + more
+    return ", ".join(str(list(number)) for number in first) + more

@@ -50,11 +50,11 @@ def _hidden(error: BaseException, handled: BaseException | None) -> BaseExceptio
     A handler that raises between two instructions may make the clean-up of ours fail in turn.
     handled is what the program was handling before: that it knows.
     """
-    found: BaseException | None = error
-    while found is not None and found is not handled:
-        if is_the_programs(found):
-            return found
-        found = found.__context__
+    raised: BaseException | None = error
+    while raised is not None and raised is not handled:
+        if is_the_programs(raised):
+            return raised
+        raised = raised.__context__
     return None
 
 

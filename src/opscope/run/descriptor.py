@@ -44,20 +44,20 @@ class Descriptor:
     def stat(self) -> os.stat_result:
         """What the system says of the file."""
         try:
-            found = os.fstat(self._number)
+            status = os.fstat(self._number)
         except OSError as error:
             if error.errno is None:  # nothing of the system's: a signal handler raised it
                 raise
             raise LostFileError(
                 errno.EBADF, "the program closed its descriptor", self.name
             ) from error
-        if identity(found) != (self.device, self.inode):
+        if identity(status) != (self.device, self.inode):
             raise LostFileError(
                 errno.EBADF,
                 "the program closed its descriptor and has the number for a file of its own",
                 self.name,
             )
-        return found
+        return status
 
     def close(self) -> None:
         """Close it, if it is still ours; a second call does nothing."""
@@ -68,9 +68,9 @@ class Descriptor:
         os.close(number)
 
 
-def identity(found: os.stat_result) -> tuple[int, int]:
+def identity(status: os.stat_result) -> tuple[int, int]:
     """What no other file has."""
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def lifted(number: int) -> int:

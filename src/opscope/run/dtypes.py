@@ -133,10 +133,10 @@ def find_dtype(name: str) -> DType | None:
 
 def dtype_of(name: str) -> DType:
     """The type any world calls so; UsageError for an unknown name."""
-    found = find_dtype(name)
-    if found is None:
+    dtype = find_dtype(name)
+    if dtype is None:
         raise UsageError(f"unknown element type {name!r}")
-    return found
+    return dtype
 
 
 def dtype_of_numpy(dtype: np.dtype[Any]) -> DType:
@@ -145,10 +145,10 @@ def dtype_of_numpy(dtype: np.dtype[Any]) -> DType:
     """
     if dtype.kind in "SU":
         return _SPELLINGS["string"]
-    found = _SPELLINGS.get(dtype.name)
-    if found is None or found.numpy is None:
+    known = _SPELLINGS.get(dtype.name)
+    if known is None or known.numpy is None:
         raise UsageError(f"NumPy type {dtype.name!r} is not the type of a tensor")
-    return found
+    return known
 
 
 _LETTERS = {"float": "f", "int": "i", "uint": "u", "complex": "c"}

@@ -197,7 +197,7 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     def __repr__(self) -> str:
         state = self.verdict if self.complete else f"{self.verdict}, incomplete"
         lines = [f"<Document {self.verb} {' '.join(self.runs)}: {state}>"]
-        lines += [f"{place}. {each.line()}" for place, each in enumerate(self.findings, start=1)]
+        lines += [f"{number}. {each.line()}" for number, each in enumerate(self.findings, start=1)]
         lines += [f"warning: {line}" for line in self.summary.get("warnings", ())]
         return "\n".join(map(printable, lines))
 

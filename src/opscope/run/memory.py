@@ -86,7 +86,7 @@ class MemoryRun(Relations):
 
 def by_call(tensors: Iterable[Tensor]) -> dict[tuple[int, int], list[Tensor]]:
     """Tensor rows by process and index of their call, in their order."""
-    found: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
+    rows: dict[tuple[int, int], list[Tensor]] = defaultdict(list)
     for tensor in tensors:
-        found[tensor.process, tensor.index].append(tensor)
-    return found
+        rows[tensor.process, tensor.index].append(tensor)
+    return rows

@@ -58,18 +58,18 @@ def resolve(run: Run, text: str, *, step: int | None = None) -> Resolved:
     UsageError, with near names, when there is no such call.
     """
     wanted = parse_call_name(text)
-    found = _find(run, wanted)
-    if not found and (wanted.rank is not None or wanted.step is not None):
-        found = _find(
+    rows = _find(run, wanted)
+    if not rows and (wanted.rank is not None or wanted.step is not None):
+        rows = _find(
             run, CallName(name=text.strip())
         )  # a foreign name that only looks like one with a prefix
-    if not found:
+    if not rows:
         raise UsageError(_missing(run, text, wanted))
-    preferred = [row for row in found if row["step"] == step] if wanted.step is None else []
-    chosen = (preferred or found)[0]
+    preferred = [row for row in rows if row["step"] == step] if wanted.step is None else []
+    chosen = (preferred or rows)[0]
     query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
     row = next(sql(run, query, [chosen["process"], chosen["index"]]))
-    return Resolved(record_of("calls", row), _note(wanted, chosen, found))
+    return Resolved(record_of("calls", row), _note(wanted, chosen, rows))
 
 
 def _find(run: Run, wanted: CallName) -> list[dict[str, Any]]:
@@ -89,8 +89,8 @@ def _find(run: Run, wanted: CallName) -> list[dict[str, Any]]:
     return list(sql(run, query, list(given.values())))
 
 
-def _note(wanted: CallName, chosen: dict[str, Any], found: list[dict[str, Any]]) -> str | None:
-    steps, ranks = {row["step"] for row in found}, {row["rank"] for row in found}
+def _note(wanted: CallName, chosen: dict[str, Any], rows: list[dict[str, Any]]) -> str | None:
+    steps, ranks = {row["step"] for row in rows}, {row["rank"] for row in rows}
     parts = []
     if wanted.step is None and len(steps) > 1:
         parts.append(

@@ -192,8 +192,8 @@ def columns(run: Run, table: str, names: Sequence[str]) -> Iterator[Mapping[str,
         return
     order = list(TABLES[table])
     for batch in stream_batches(table, run.table(table)):
-        found = struct_columns(TABLES[table], batch)
-        yield {name: column_array(found[order.index(name)]) for name in names}
+        arrays = struct_columns(TABLES[table], batch)
+        yield {name: column_array(arrays[order.index(name)]) for name in names}
 
 
 def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:

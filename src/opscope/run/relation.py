@@ -67,15 +67,15 @@ class Relation:
         for batch in columns(self._run, self.name, self.columns):
             for name in self.columns:
                 parts[name].append(batch[name].copy())
-        return pandas.DataFrame({name: _series(pandas, found) for name, found in parts.items()})
+        return pandas.DataFrame({name: _series(pandas, pieces) for name, pieces in parts.items()})
 
     def _first(self) -> tuple[list[dict[str, Any]], bool]:
         """The first rows, and whether there are more."""
         from opscope.run.arrow import decode_stream
 
-        found = list(islice(decode_stream(self.name, self._table()), _SHOWN + 1))
-        rows = [{name: getattr(row, name) for name in self.columns} for row in found[:_SHOWN]]
-        return rows, len(found) > _SHOWN
+        records = list(islice(decode_stream(self.name, self._table()), _SHOWN + 1))
+        rows = [{name: getattr(row, name) for name in self.columns} for row in records[:_SHOWN]]
+        return rows, len(records) > _SHOWN
 
     def __repr__(self) -> str:
         rows, more = self._first()
@@ -126,8 +126,8 @@ class Relations:
     @property
     def _run(self) -> Run:
         run: Any = self
-        found: Run = run
-        return found
+        own_run: Run = run
+        return own_run
 
     def __repr__(self) -> str:
         facts = dict(self._facts())

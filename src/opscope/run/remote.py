@@ -59,17 +59,21 @@ class RemoteFolder:
         name leads out of it.
         """
         try:
-            found = self._files.find(self._root, detail=True)
-            if len(found) <= MOST_FILES:
-                sizes = {self._name(path): self._size(path, facts) for path, facts in found.items()}
+            facts_of = self._files.find(self._root, detail=True)
+            if len(facts_of) <= MOST_FILES:
+                sizes = {
+                    self._name(path): self._size(path, facts) for path, facts in facts_of.items()
+                }
         except FormatError:
             raise
         except Exception as error:
             raise FormatError(self.url, f"cannot be listed: {told(error)}") from error
-        if not found:
+        if not facts_of:
             raise FormatError(self.url, "nothing is there")
-        if len(found) > MOST_FILES:
-            raise FormatError(self.url, f"holds {len(found)} files; {MOST_FILES} at most are read")
+        if len(facts_of) > MOST_FILES:
+            raise FormatError(
+                self.url, f"holds {len(facts_of)} files; {MOST_FILES} at most are read"
+            )
         return sizes
 
     def _name(self, path: str) -> str:
@@ -86,10 +90,10 @@ class RemoteFolder:
     def read(self, name: str, start: int, end: int) -> bytes:
         """Bytes of a file from start to end, without the rest of it."""
         try:
-            found: bytes = self._files.cat_file(f"{self._root}/{name}", start=start, end=end)
+            content: bytes = self._files.cat_file(f"{self._root}/{name}", start=start, end=end)
         except Exception as error:
             raise FormatError(f"{self.url}/{name}", f"cannot be read: {told(error)}") from error
-        return found
+        return content
 
     def fetch(self, name: str, to: Path, *, more: bool = False) -> None:
         """Write a whole file to a path here; more: behind what is there."""
@@ -140,19 +144,19 @@ class Copy:
     def take(self, sizes: dict[str, int]) -> None:
         """Fetch files, by name."""
         for name, pieces in _whole(sizes).items():
-            place = self.path / name
-            place.parent.mkdir(parents=True, exist_ok=True)
+            target = self.path / name
+            target.parent.mkdir(parents=True, exist_ok=True)
             for number, piece in enumerate(pieces):
-                self._remote.fetch(piece, place, more=number > 0)
+                self._remote.fetch(piece, target, more=number > 0)
 
 
 def _whole(names: dict[str, int]) -> dict[str, list[str]]:
     """What each file is made of: itself, or its pieces up to the first that lacks."""
     pieces: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for name in names:
-        found = _PIECE.fullmatch(name)
-        if found is not None and found[1] not in names:
-            pieces[found[1]].append((int(found[2]), name))
+        piece = _PIECE.fullmatch(name)
+        if piece is not None and piece[1] not in names:
+            pieces[piece[1]].append((int(piece[2]), name))
     made = {name: [name] for name in names if _PIECE.fullmatch(name) is None}
     for name, parts in pieces.items():
         end, made[name] = 0, []

@@ -143,7 +143,7 @@ def parse_ranks(text: str) -> tuple[tuple[int, int], ...]:
         if not name.startswith("dp"):
             if len(ranges) * extent > _MAX_ROLES:
                 raise UsageError(f"ranks {text!r}: more than {_MAX_ROLES} roles")
-            shifts = [size * place for place in range(extent)]
+            shifts = [size * number for number in range(extent)]
             whole = ranges == [(0, size - 1)]
             ranges = (
                 [(0, size * extent - 1)]
@@ -266,8 +266,8 @@ def near_names(text: str, names: Iterable[str]) -> tuple[str, ...]:
 
     wanted = text.strip("*?").lower()
     choices = {name: name.lower() for name in names if name}
-    found = process.extract(wanted, choices, scorer=fuzz.WRatio, score_cutoff=60, limit=3)
-    return tuple(name for _, _, name in found)
+    similar = process.extract(wanted, choices, scorer=fuzz.WRatio, score_cutoff=60, limit=3)
+    return tuple(name for _, _, name in similar)
 
 
 def _parse_words(text: str, known: tuple[str, ...], *, what: str) -> tuple[str, ...]:

@@ -127,6 +127,6 @@ def sorted_around(values: Array, target: Array, axis: int) -> Array:
     ordered, placed = np.moveaxis(values, axis, -1), np.isnan(np.moveaxis(target, axis, -1))
     if not np.array_equal(placed.sum(-1), np.isnan(ordered).sum(-1)):
         return values
-    found = np.full(ordered.shape, np.nan)
-    found[~placed] = ordered[~np.isnan(ordered)]  # row by row, as many in each
-    return np.moveaxis(found, -1, axis)
+    around = np.full(ordered.shape, np.nan)
+    around[~placed] = ordered[~np.isnan(ordered)]  # row by row, as many in each
+    return np.moveaxis(around, -1, axis)

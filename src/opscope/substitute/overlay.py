@@ -27,13 +27,13 @@ def run_substitute(bound: Bound, kind: str) -> Performed:
         raise UnavailableError(reason)
     if substitute.name == "cpu":
         return substitute.run(bound)
-    found = substitute.run(bound)
+    performed = substitute.run(bound)
     try:
         shape = Cpu().run(bound)
     except FAILURES:
-        return found
+        return performed
     for slot, tensor in shape.outputs.items():
-        value = found.outputs.get(slot)
+        value = performed.outputs.get(slot)
         if value is None or value.shape != tensor.shape:
             continue
         if value is not tensor:

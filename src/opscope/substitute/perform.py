@@ -124,7 +124,7 @@ def reference_for(call: Call) -> Callable[..., Any] | None:
 def on_accelerator(call: Call) -> bool:
     """Whether the program's call was made on another device than the CPU."""
     places = (call.device, *(laid.device for laid in call.tensors.values()))
-    return any(place.partition(":")[0] not in ("", "cpu") for place in places)
+    return any(device.partition(":")[0] not in ("", "cpu") for device in places)
 
 
 def writes_first(op: str) -> bool:
@@ -216,11 +216,11 @@ def outputs_of(
     result: Any, tensors: Mapping[str, torch.Tensor], writes: frozenset[str]
 ) -> dict[str, torch.Tensor]:
     """Tensors of a result by slot, and the arguments that the call wrote to."""
-    found = dict(Tree(LEAVES).find_result(result))
-    found.update(
+    outputs = dict(Tree(LEAVES).find_result(result))
+    outputs.update(
         {WRITTEN + slot: tensor for slot, tensor in tensors.items() if writes_to(writes, slot)}
     )
-    return found
+    return outputs
 
 
 class Gathered:

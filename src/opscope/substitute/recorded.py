@@ -113,22 +113,22 @@ def replay_recorded(
             next(each for each in judged if each.verdict.verdict == "wrong"),
             f"outputs on {device}",
         )
-    found = answer.verdict
-    if len(results) > 1 and found.verdict != "wrong":
-        found = Replayed(
+    verdict = answer.verdict
+    if len(results) > 1 and verdict.verdict != "wrong":
+        verdict = Replayed(
             verdict="flaky",
-            slot=found.slot,
+            slot=verdict.slot,
             reason=f"{len(results)} different results in {len(trials)} runs",
         )
     return Replay(
-        verdict=found,
+        verdict=verdict,
         substitute=answer.substitute,
         against=against,
         tried=len(trials),
         wrong=wrong,
         distinct=len(results),
         nature=nature_of(wrong, sum(count for _, count in results[:JUDGED]), len(results))
-        if found.verdict == "wrong"
+        if verdict.verdict == "wrong"
         else None,
         seconds=time.perf_counter() - start,
         metrics=measured(bound, target or results[0][0], answer),
@@ -207,20 +207,20 @@ def recorded_target(
     recorded: Recorded, made_now: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
     """Recorded outputs as tensors, under the slots that the call gives."""
-    found = {}
+    targets = {}
     for slot, (dtype, array) in recorded.outputs.items():
-        place = slot if slot in made_now else WRITTEN + slot
-        if place not in made_now:
+        given_slot = slot if slot in made_now else WRITTEN + slot
+        if given_slot not in made_now:
             continue
         data = torch.frombuffer(bytearray(array.tobytes()) or bytearray(1), dtype=torch.uint8)[
             : array.nbytes
         ]
-        found[place] = (
+        targets[given_slot] = (
             data.view(dtype_named(dtype)).reshape(array.shape)
             if array.size
-            else made_now[place][:0].cpu().reshape(array.shape)
+            else made_now[given_slot][:0].cpu().reshape(array.shape)
         )
-    return found
+    return targets
 
 
 def measured(

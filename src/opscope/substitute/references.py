@@ -44,8 +44,8 @@ def gradients(
     """Gradients of a function by its inputs, each in its input's type."""
     with torch.enable_grad():
         leaves = [wide(each.detach()).clone().requires_grad_() for each in inputs]
-        found = torch.autograd.grad(function(*leaves), leaves, wide(grad))
-    return tuple(one.to(each.dtype) for one, each in zip(found, inputs, strict=True))
+        computed = torch.autograd.grad(function(*leaves), leaves, wide(grad))
+    return tuple(one.to(each.dtype) for one, each in zip(computed, inputs, strict=True))
 
 
 # -- matrices ------------------------------------------------------------------------------------
@@ -54,8 +54,8 @@ def gradients(
 def matmul_backward(
     grad: Tensor, first: Tensor, second: Tensor, mask: Sequence[bool]
 ) -> tuple[Tensor | None, ...]:
-    found = gradients(torch.matmul, (first, second), grad)
-    return tuple(one if asked else None for one, asked in zip(found, mask, strict=True))
+    computed = gradients(torch.matmul, (first, second), grad)
+    return tuple(one if asked else None for one, asked in zip(computed, mask, strict=True))
 
 
 def linear_backward(grad: Tensor, value: Tensor, weight: Tensor) -> tuple[Tensor, ...]:
@@ -102,21 +102,21 @@ def hidden(named: dict[str, Any], rows: int, columns: int) -> Tensor | None:
     upper left corner (2) or to the lower right one (3).
     """
     mode, mask = named.get("sparse_mode") or 0, named.get("atten_mask")
-    place = torch.arange(columns)[None] - torch.arange(rows)[:, None]
+    distance = torch.arange(columns)[None] - torch.arange(rows)[:, None]
     if mode in (2, 3):
-        return place > (columns - rows if mode == 3 else 0)
+        return distance > (columns - rows if mode == 3 else 0)
     if mode not in (0, 1):
         raise NotImplementedError(f"sparse_mode {mode} of fused attention is not followed")
     if mask is None:
         return None
     before, after = named.get("pre_tockens"), named.get("next_tockens")
-    band = (place > (columns if after is None else after)) | (
-        -place > (rows if before is None else before)
+    band = (distance > (columns if after is None else after)) | (
+        -distance > (rows if before is None else before)
     )
-    found: Tensor = mask.bool()
-    if mode == 0 and bool((band & ~found).any()):
+    left_out: Tensor = mask.bool()
+    if mode == 0 and bool((band & ~left_out).any()):
         raise NotImplementedError("a band that the mask of fused attention does not show")
-    return found
+    return left_out
 
 
 def attention_of(
@@ -284,8 +284,8 @@ def unpacked(mask: Tensor, like: Tensor) -> Tensor:
 
 
 def dropout_backward(grad: Tensor, mask: Tensor, scale: float) -> Tensor:
-    found = wide(grad) * scale
-    return torch.where(unpacked(mask, grad), found, 0).to(grad.dtype)
+    scaled = wide(grad) * scale
+    return torch.where(unpacked(mask, grad), scaled, 0).to(grad.dtype)
 
 
 def npu_dropout_backward(grad: Tensor, mask: Tensor, p: float) -> Tensor:

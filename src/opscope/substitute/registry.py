@@ -58,5 +58,5 @@ def substitute_named(text: str) -> Substitute:
     kind, argument = kind_named(text)
     module, name = KINDS[kind]
     made = getattr(importlib.import_module(module), name)
-    found: Substitute = made(argument) if argument else made()
-    return found
+    substitute: Substitute = made(argument) if argument else made()
+    return substitute

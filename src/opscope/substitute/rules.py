@@ -25,7 +25,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 def parse_rules(text: str) -> tuple[Rule, ...]:
     """The rules of a text; UsageError for one that cannot be read."""
-    found = []
+    rules = []
     for part in filter(None, map(str.strip, text.split(";"))):
         pattern, equals, kind = part.rpartition("=")
         if not equals or not pattern.strip():
@@ -33,12 +33,12 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
                 f"--substitute {part!r}: write PATTERN=KIND, such as 'aten::native_group_norm*=cpu'"
             )
         kind_named(kind)
-        found.append(Rule(parse_pattern(pattern.strip()), kind.strip()))
-    if not found:
+        rules.append(Rule(parse_pattern(pattern.strip()), kind.strip()))
+    if not rules:
         raise UsageError(
             "--substitute is empty: write PATTERN=KIND, such as 'aten::native_group_norm*=cpu'"
         )
-    return tuple(found)
+    return tuple(rules)
 
 
 def rule_for(rules: Sequence[Rule], op: str, module: str | None) -> Rule | None:

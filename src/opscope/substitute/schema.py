@@ -52,10 +52,12 @@ def draws_random(
     """Whether the result depends on a generator: dropout that drops nothing draws nothing."""
     if torch.Tag.nondeterministic_seeded not in func.tags:
         return False
-    for place, argument in enumerate(func._schema.arguments):
+    for position, argument in enumerate(func._schema.arguments):
         if argument.name in DROPOUTS:
             idle = DROPOUTS[argument.name]
-            given = args[place] if place < len(args) else (kwargs or {}).get(argument.name, idle)
+            given = (
+                args[position] if position < len(args) else (kwargs or {}).get(argument.name, idle)
+            )
             return bool(given != idle)
     return True
 

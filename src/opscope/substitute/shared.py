@@ -75,9 +75,9 @@ def judge_shared(
     bound: Bound, slot: str, tensor: torch.Tensor, *, true: Attempt, accumulation: float | None
 ) -> Replayed:
     """The verdict of one output."""
-    found = near_truth(slot, tensor, true)
+    verdict = near_truth(slot, tensor, true)
     if bound.call.random is not None or bound.call.op.startswith(GRADIENT) or is_free(bound, slot):
-        return found
+        return verdict
     if not (tensor.is_floating_point() or tensor.is_complex()):
         return judge_integers(bound, slot, tensor)
     for truth in truths(bound, true):
@@ -97,7 +97,7 @@ def judge_shared(
             return msgspec.structs.replace(
                 far, reason=f"{far.reason}; {WORDS[truth.attempt.name]}", witnesses=1
             )
-    return found
+    return verdict
 
 
 def is_free(bound: Bound, slot: str) -> bool:
@@ -190,8 +190,8 @@ def beyond_bound(
         magnitude=magnitude(bound, slot, terms),
         slack=None if shaken is None else grown * shaken,
     )
-    found = judge_output(slot, unexplained, terms)
-    return found if found.verdict == "wrong" else None
+    verdict = judge_output(slot, unexplained, terms)
+    return verdict if verdict.verdict == "wrong" else None
 
 
 def misplaced(truth: Truth, slot: str, tensor: torch.Tensor) -> Replayed | None:

@@ -131,8 +131,8 @@ def magnitude(bound: Bound, slot: str, terms: Terms) -> Array | None:
     if terms.kind != "linear":
         return None
     attempt = Attempt("float64", lambda: absolute(bound))
-    found = attempt.output(slot)
-    return None if found is None else np.abs(as_array(found))
+    sums = attempt.output(slot)
+    return None if sums is None else np.abs(as_array(sums))
 
 
 def in_float64(bound: Bound) -> Performed:
@@ -158,8 +158,8 @@ def slack(
             return None
         with np.errstate(all="ignore"):
             moved.append(np.nan_to_num(np.abs(as_array(output) - true), posinf=0.0))
-    found: Array = np.max(moved, axis=0)
-    return found
+    furthest: Array = np.max(moved, axis=0)
+    return furthest
 
 
 def as_array(tensor: torch.Tensor | None) -> Any:

@@ -64,14 +64,14 @@ def call_documents(
     points is how many a tensor's range over the steps has at most.
     """
     wanted = keys_of_places(places)
-    found = whole_calls(tables, wanted)
-    if not found:
+    whole = whole_calls(tables, wanted)
+    if not whole:
         return {"calls": {}, "names": {}}
     edges = _edges(tables, wanted)
-    stacks = _stacks(tables, [call for call, _ in found.values()])
+    stacks = _stacks(tables, [call for call, _ in whole.values()])
     ranges = _ranges(tables, wanted, points)
     documents, pointed, drawn = {}, set(), 0
-    for call, tensors in found.values():
+    for call, tensors in whole.values():
         document = _document(call, stacks, sources, edges)
         document["tensors"] = [
             _tensor(tensor, edges, ranges.get((call.name, call.rank, tensor.io, tensor.slot)))
@@ -96,7 +96,7 @@ def _edges(tables: Tables, wanted: Any) -> Edges:
         backward[process, forward].append(index)
     return Edges(
         {(process, version): index for process, version, index in made},
-        {(process, version): (list(found), count) for process, version, found, count in read},
+        {(process, version): (list(readers), count) for process, version, readers, count in read},
         dict(backward),
     )
 
@@ -115,12 +115,12 @@ def _ranges(tables: Tables, wanted: Any, points: int) -> dict[tuple[Any, ...], l
     """Step, least, largest and count of what is not finite, by name, rank, io and slot."""
     (steps,) = tables.rows("SELECT coalesce(max(step) - min(step), 0) + 1 FROM calls")[0]
     together = -(-steps // points)
-    found: dict[tuple[Any, ...], list[list[Any]]] = defaultdict(list)
+    series: dict[tuple[Any, ...], list[list[Any]]] = defaultdict(list)
     for name, rank, io, slot, step, low, high, wrong in tables.rows(
         _SERIES, [together], wanted=wanted
     ):
-        found[name, rank, io, slot].append([step, _short(low), _short(high), wrong])
-    return found
+        series[name, rank, io, slot].append([step, _short(low), _short(high), wrong])
+    return series
 
 
 def _short(value: float | None) -> float | None:
@@ -184,9 +184,9 @@ def _tensor(tensor: Tensor, edges: Edges, series: list[list[Any]] | None) -> dic
 
 def _pointed(document: dict[str, Any]) -> set[int]:
     """Numbers of the calls that a document points to, in its own process."""
-    found = {*document["backward"]}
-    found |= {document[name] for name in ("parent", "forward_index") if name in document}
+    numbers = {*document["backward"]}
+    numbers |= {document[name] for name in ("parent", "forward_index") if name in document}
     for tensor in document["tensors"]:
-        found |= {tensor["maker"]} if tensor.get("maker") is not None else set()
-        found |= set(tensor.get("readers", ()))
-    return found
+        numbers |= {tensor["maker"]} if tensor.get("maker") is not None else set()
+        numbers |= set(tensor.get("readers", ()))
+    return numbers

@@ -86,12 +86,12 @@ def paint_distance(grid: Grid, comparison: Comparison) -> None:
     chosen = chosen[np.argsort(-error[chosen], kind="stable")][:MOST_ROWS]
     for detail in comparison.details(chosen.tolist()):
         call = detail.target_call
-        found = None if call is None else at.get((call.process, call.step))
-        if call is None or found is None:
+        numbered_row = None if call is None else at.get((call.process, call.step))
+        if call is None or numbered_row is None:
             continue
-        place = grid.place(found[1], call.index)
-        if place is not None:
-            cell = found[0], place // grid.fold
+        column = grid.place(numbered_row[1], call.index)
+        if column is not None:
+            cell = numbered_row[0], column // grid.fold
             plane[cell] = max(plane[cell], distance_byte(detail.error))
     grid.planes["distance"] = plane
 
@@ -116,14 +116,14 @@ def _calls(detail: Detail) -> list[Any]:
 
 def _modules(details: Sequence[Detail]) -> dict[str, dict[str, Any]]:
     """Of each path: verdict and largest error of all below it, which sides have it, its parts."""
-    found: dict[str, dict[str, Any]] = defaultdict(
+    modules: dict[str, dict[str, Any]] = defaultdict(
         lambda: {"verdict": "same", "error": 0.0, "rows": 0, "target": False, "golden": False}
     )
     for detail in details:
         sides = (("target", detail.target_call), ("golden", detail.golden_call))
         paths = {path for _, call in sides if call is not None for path in above(call.module or "")}
         for path in paths:
-            module = found[path]
+            module = modules[path]
             module["rows"] += 1
             worse = VERDICTS.index(detail.verdict) > VERDICTS.index(module["verdict"])
             module["verdict"] = detail.verdict if worse else module["verdict"]
@@ -131,13 +131,13 @@ def _modules(details: Sequence[Detail]) -> dict[str, dict[str, Any]]:
                 module["error"] = max(module["error"], detail.error)
         for name, call in sides:
             for path in above(call.module or "") if call is not None else ():
-                found[path][name] = True
-    for path in list(found):
-        found[path]["parts"] = []
-    for path in sorted(found):
+                modules[path][name] = True
+    for path in list(modules):
+        modules[path]["parts"] = []
+    for path in sorted(modules):
         if path:
-            found[path.rpartition(".")[0]]["parts"].append(path)
-    return dict(found)
+            modules[path.rpartition(".")[0]]["parts"].append(path)
+    return dict(modules)
 
 
 def _pictures(comparison: Comparison, details: Sequence[Detail]) -> Iterator[dict[str, Any]]:

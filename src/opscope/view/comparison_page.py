@@ -24,9 +24,9 @@ def write_comparison_page(
     """Writes the page; answers how many rows it leaves out."""
     target = comparison.pairing.target.run
     compared = Compared(comparison, comparison.document, tuple(metrics))
-    found = Documents(target, comparison.document, compared=[compared])
+    documents = Documents(target, comparison.document, compared=[compared])
     text = comparison_text(comparison.document)
-    path.write_text(page(found.whole(), title="opscope compare", text=text), encoding="utf-8")
+    path.write_text(page(documents.whole(), title="opscope compare", text=text), encoding="utf-8")
     return max(len(comparison.rows) - MOST_ROWS, 0)
 
 

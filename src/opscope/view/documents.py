@@ -71,9 +71,9 @@ class Documents:
 
     def whole(self) -> dict[str, Any]:
         """Everything that a page which stands alone holds."""
-        found = {name: self._made[name]() for name in self._views}
-        found["tiles"] = dict(tiles(self._pyramid(self._colour or "")))
-        return {name: redacted(one, self._redact) for name, one in found.items()}
+        documents = {name: self._made[name]() for name in self._views}
+        documents["tiles"] = dict(tiles(self._pyramid(self._colour or "")))
+        return {name: redacted(one, self._redact) for name, one in documents.items()}
 
     def get(self, name: str, key: str | None = None) -> Any:
         """One document, or the part of it that a key names; None where there is none."""
@@ -134,31 +134,33 @@ class Documents:
     @cached_property
     def _paths(self) -> list[CallPath]:
         findings = self.document.findings[:MOST_FINDINGS]
-        found: list[CallPath] = self._asked(
+        paths: list[CallPath] = self._asked(
             lambda tables: [path_of(tables, finding) for finding in findings]
         )
-        return found
+        return paths
 
     @cached_property
     def _calls(self) -> dict[str, Any]:
         """Calls of all paths, in a page that stands alone those around them too, and who made what
         they read.
         """
-        chosen = list(dict.fromkeys(place for path in self._paths for place in path.calls))
+        chosen = list(dict.fromkeys(call_id for path in self._paths for call_id in path.calls))
         if self._alone:
             parting = (
                 place_of(call) for each in self._comparisons for call in calls_that_part(each)
             )
-            chosen = list(dict.fromkeys([*chosen, *(place for place in parting if place)]))
+            chosen = list(dict.fromkeys([*chosen, *(call_id for call_id in parting if call_id)]))
         with open_tables(self.run) as tables:
             drawn = {
-                place for path in self._paths for place in path.calls[:FULL] + path.calls[-FULL:]
+                call_id
+                for path in self._paths
+                for call_id in path.calls[:FULL] + path.calls[-FULL:]
             }
-            full = [place for place in chosen if place in drawn][:MOST_CALLS]
+            full = [call_id for call_id in chosen if call_id in drawn][:MOST_CALLS]
             calls = call_documents(tables, full, self._sources)
-            beside = [place for place in chosen if place not in drawn]
+            beside = [call_id for call_id in chosen if call_id not in drawn]
             if self._alone or not chosen:
-                beside += [place for place in self._near(tables) if place not in drawn]
+                beside += [call_id for call_id in self._near(tables) if call_id not in drawn]
             makers = sorted(_makers(calls["calls"]))
             others = list(dict.fromkeys([*makers, *beside]))[:MOST_CALLS]
             more = call_documents(tables, others, self._sources, points=FEW_POINTS)
@@ -175,12 +177,12 @@ class Documents:
         return [(row[0], row[1]) for row in tables.rows(_NEAR, [*where, MOST_CALLS])]
 
     def _call(self, key: str) -> dict[str, Any] | None:
-        place = place_of(key)
-        if place is None:
+        call_id = place_of(key)
+        if call_id is None:
             return None
-        found = self._asked(lambda tables: call_documents(tables, [place], self._sources))
-        call = found["calls"].get(reference(*place))
-        return None if call is None else {**call, "names": found["names"]}
+        documents = self._asked(lambda tables: call_documents(tables, [call_id], self._sources))
+        call = documents["calls"].get(reference(*call_id))
+        return None if call is None else {**call, "names": documents["names"]}
 
     def _search(self, key: str) -> dict[str, Any]:
         words = key.lower().split()[:8]
@@ -200,16 +202,16 @@ class Documents:
 
     def _grid(self, expression: str) -> Grid:
         limits: dict[str, int] = {} if self._alone else {"most_cells": LIVE_CELLS}
-        found = self.document.findings
-        grid = grid_of(self.run, found, expression=expression or None, **limits)
+        findings = self.document.findings
+        grid = grid_of(self.run, findings, expression=expression or None, **limits)
         if self._compared:
             paint_distance(grid, self._compared[0].comparison)
         return grid
 
     def _timeline(self, expression: str) -> dict[str, Any]:
         pyramid = self._pyramid(expression)
-        found: dict[str, Any] = self._asked(lambda tables: timeline_document(tables, pyramid))
-        return found
+        document: dict[str, Any] = self._asked(lambda tables: timeline_document(tables, pyramid))
+        return document
 
     def _tile(self, key: str) -> dict[str, Any] | None:
         level, x, y, *expression = key.split("/", 3)
@@ -234,19 +236,19 @@ def run_document(run: Run) -> dict[str, Any]:
 
 def plain_text(document: Document) -> str:
     """What is read where no script runs: the verdict of the terminal."""
-    found = verdict_lines(document, width=100, here=Path.cwd())
-    return "\n".join(each.plain for each in found)
+    lines = verdict_lines(document, width=100, here=Path.cwd())
+    return "\n".join(each.plain for each in lines)
 
 
 def _makers(calls: dict[str, Any]) -> set[Place]:
     """Calls that made what these read and are none of them."""
-    found = {
+    makers = {
         (call["process"], tensor["maker"])
         for call in calls.values()
         for tensor in call["tensors"]
         if tensor.get("maker") is not None
     }
-    return {place for place in found if reference(*place) not in calls}
+    return {maker for maker in makers if reference(*maker) not in calls}
 
 
 def _last_step(tables: Tables) -> list[int]:

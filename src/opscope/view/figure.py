@@ -143,8 +143,8 @@ def _lines(said: Sequence[tuple[str, str]], width: int) -> tuple[list[str], int]
     """Lines of text from the top, and where the next thing begins."""
     room = int((width - 2 * MARGIN) / LETTER)
     parts = [
-        _text(MARGIN, MARGIN + 10 + place * LINE, text, kind, most=room)
-        for place, (kind, text) in enumerate(said)
+        _text(MARGIN, MARGIN + 10 + row * LINE, text, kind, most=room)
+        for row, (kind, text) in enumerate(said)
     ]
     return parts, MARGIN + len(said) * LINE + LINE // 2
 
@@ -186,15 +186,15 @@ def _chart(tensors: Sequence[dict[str, Any]], top: int) -> Iterator[str]:
     scale = Scale(min(steps), max(steps), low, max(high, low + 1), top + 16)
     yield _text(MARGIN, top, "largest magnitude over the steps", "soft")
     yield from _axes(scale)
-    for place, (tensor, curve) in enumerate(zip(tensors, curves, strict=True)):
+    for row, (tensor, curve) in enumerate(zip(tensors, curves, strict=True)):
         drawn = " ".join(f"{x},{y}" for x, y in (scale.at(*each[:2]) for each in curve if each[1]))
-        look = f'stroke="{COLOURS[place]}" stroke-width="2" stroke-dasharray="{DASHES[place]}"'
+        look = f'stroke="{COLOURS[row]}" stroke-width="2" stroke-dasharray="{DASHES[row]}"'
         yield f'<polyline points="{drawn}" fill="none" {look}/>'
         for step, value, wrong in curve:
             if wrong:
                 x, y = scale.at(step, value or 10.0**scale.high)
                 yield _text(x - 4, y + 4, KINDS["origin"][1], "bad")
-        x, y = MARGIN + 60 + CHART[0], top + 24 + place * LINE
+        x, y = MARGIN + 60 + CHART[0], top + 24 + row * LINE
         yield f'<path d="M{x} {y - 4}h22" {look}/>'
         room = int((LEAST - MARGIN - x - 28) / LETTER)
         yield _text(x + 28, y, f"{tensor['io']} {tensor['slot']}", most=room)
@@ -216,14 +216,14 @@ def _axes(scale: Scale) -> Iterator[str]:
 
 def _curve(series: Sequence[Sequence[Any]]) -> list[tuple[int, float, int]]:
     """Step, largest finite magnitude (0 where nothing is finite), elements that are not finite."""
-    found = []
+    points = []
     for step, low, high, wrong in series:
         ends = (abs(low or 0.0), abs(high or 0.0))
         finite = all(
             map(math.isfinite, ends)
         )  # the statistics of another tool may hold an infinity
-        found.append((step, max(ends) if finite else 0.0, (wrong or 0) + (not finite)))
-    return found
+        points.append((step, max(ends) if finite else 0.0, (wrong or 0) + (not finite)))
+    return points
 
 
 def _bars(label: str, kept: dict[str, Any], top: int) -> Iterator[str]:
@@ -232,9 +232,9 @@ def _bars(label: str, kept: dict[str, Any], top: int) -> Iterator[str]:
     most, wide = max(counts) or 1, BARS[0] / len(counts)
     yield _text(MARGIN, top, f"finite elements of {label}", "soft")
     floor = top + 16 + BARS[1]
-    for place, count in enumerate(counts):
+    for bar, count in enumerate(counts):
         tall = round(count / most * BARS[1], 1)
-        x = round(MARGIN + 46 + place * wide, 1)
+        x = round(MARGIN + 46 + bar * wide, 1)
         box = f'x="{x}" y="{floor - tall}" width="{wide - 1}" height="{tall}"'
         yield f'<rect {box} fill="{COLOURS[0]}"/>'
     yield _text(MARGIN + 40, floor + 18, number(edges[0]), "soft")

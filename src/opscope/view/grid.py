@@ -67,8 +67,8 @@ class Grid(msgspec.Struct, frozen=True):
 
     def place(self, row: Row, index: int) -> int | None:
         """Which call of its row a number is, from 0; None where it is none of them."""
-        found = np.flatnonzero(self.sequences[row.sequence] == index - row.begin)
-        return int(found[0]) if found.size else None
+        matches = np.flatnonzero(self.sequences[row.sequence] == index - row.begin)
+        return int(matches[0]) if matches.size else None
 
 
 def grid_of(
@@ -92,8 +92,8 @@ def grid_of(
     while len(rows) * -(-longest // fold) > most_cells:
         fold *= 2
     columns = -(-longest // fold)
-    place = (np.arange(len(table["index"])) - np.repeat(starts, sizes)) // fold
-    cells = np.repeat(np.arange(len(rows)), sizes) * columns + place
+    column = (np.arange(len(table["index"])) - np.repeat(starts, sizes)) // fold
+    cells = np.repeat(np.arange(len(rows)), sizes) * columns + column
     own, scale = _bytes(table["own"]) if expression is not None else (None, None)
     columns_of = {name: table[name] for name in PLANES} | ({} if own is None else {"own": own})
     planes = {}
@@ -122,12 +122,12 @@ def _table(run: Run, expression: str | None) -> dict[str, Array]:
         try:
             if len(connection.extract_statements(query)) != 1:
                 raise UsageError(f"colour {expression!r}: write one expression")
-            found: dict[str, Array] = connection.execute(query).fetchnumpy()
+            table: dict[str, Array] = connection.execute(query).fetchnumpy()
         except duckdb.Error as error:
             said = " ".join(str(error).split("LINE 1:")[0].split())
             raise UsageError(f"colour {expression!r}: {said}") from error
     return {
-        name: column if name == "own" else np.ma.getdata(column) for name, column in found.items()
+        name: column if name == "own" else np.ma.getdata(column) for name, column in table.items()
     }
 
 
@@ -138,8 +138,8 @@ def _starts(table: dict[str, Array]) -> Ints:
     changed = np.zeros(len(table["index"]) - 1, dtype=bool)
     for name in ("rank", "process", "step"):
         changed |= table[name][1:] != table[name][:-1]
-    found: Ints = np.r_[0, np.flatnonzero(changed) + 1].astype(np.int64)
-    return found
+    starts: Ints = np.r_[0, np.flatnonzero(changed) + 1].astype(np.int64)
+    return starts
 
 
 def _rows(
@@ -164,14 +164,14 @@ def _bytes(values: Array) -> tuple[Bytes, tuple[float, float] | None]:
     """Numbers as bytes, 1 the least and 255 the largest; 0 where there is none."""
     numbers = np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan)
     finite = np.isfinite(numbers)
-    found = np.zeros(len(numbers), dtype=np.uint8)
-    found[numbers == np.inf] = 255
+    scaled = np.zeros(len(numbers), dtype=np.uint8)
+    scaled[numbers == np.inf] = 255
     if not finite.any():
-        return found, None
+        return scaled, None
     low, high = float(numbers[finite].min()), float(numbers[finite].max())
     share = (numbers[finite] - low) / ((high - low) or 1.0)
-    found[finite] = 1 + np.round(254 * share).astype(np.uint8)
-    return found, (low, high)
+    scaled[finite] = 1 + np.round(254 * share).astype(np.uint8)
+    return scaled, (low, high)
 
 
 def _mark(grid: Grid, findings: Sequence[Finding]) -> None:
@@ -183,9 +183,9 @@ def _mark(grid: Grid, findings: Sequence[Finding]) -> None:
         if (row.rank, row.step) in wanted
     }
     for finding in findings:
-        found = at.get((finding.rank, finding.step))
-        place = None
-        if found is not None and finding.index is not None:
-            place = grid.place(found[1], finding.index)
-        if found is not None and place is not None:
-            grid.planes["health"][found[0], place // grid.fold] = ORIGIN
+        numbered_row = at.get((finding.rank, finding.step))
+        column = None
+        if numbered_row is not None and finding.index is not None:
+            column = grid.place(numbered_row[1], finding.index)
+        if numbered_row is not None and column is not None:
+            grid.planes["health"][numbered_row[0], column // grid.fold] = ORIGIN

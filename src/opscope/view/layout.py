@@ -62,9 +62,9 @@ def lay_out(path: Sequence[tuple[str, int]], beside: Mapping[str, Sequence[str]]
         nodes.append(Node(call, 0, y, folded))
         places[call] = (0, y)
         for row, other in enumerate(others):
-            place = (WIDTH + GAP_X, y + row * (HEIGHT + GAP_Y // 2))
-            places[other] = place
-            nodes.append(Node(other, *place))
+            corner = (WIDTH + GAP_X, y + row * (HEIGHT + GAP_Y // 2))
+            places[other] = corner
+            nodes.append(Node(other, *corner))
         y += max(1, len(others)) * (HEIGHT + GAP_Y // 2) + GAP_Y // 2
     edges = [_down(above, below, places) for (above, _), (below, _) in pairwise(path)]
     edges += [
@@ -94,21 +94,21 @@ def chain(order: Sequence[str], edges: Sequence[tuple[str, str]]) -> Layout:
     """Parts one under the other in the order they run; what skips some goes round them to the
     right, the longer the further out.
     """
-    row = {name: place for place, name in enumerate(order)}
+    row = {name: number for number, name in enumerate(order)}
     down = HEIGHT + GAP_Y
     nodes = tuple(Node(name, 0, row[name] * down) for name in order)
-    found, furthest = [], 0
+    drawn, furthest = [], 0
     for one, other in edges:
         above, below = row[one], row[other]
         if below <= above:
             continue
         if below == above + 1:
             points = ((22, above * down + HEIGHT), (22, below * down))
-            found.append(Edge(one, other, points))
+            drawn.append(Edge(one, other, points))
             continue
         out = WIDTH + 14 + 12 * min(below - above, 12)
         furthest = max(furthest, out)
         start, end = above * down + HEIGHT // 2 + 6, below * down + HEIGHT // 2 - 6
-        found.append(Edge(one, other, ((WIDTH, start), (out, start), (out, end), (WIDTH, end))))
+        drawn.append(Edge(one, other, ((WIDTH, start), (out, start), (out, end), (WIDTH, end))))
     width = max(WIDTH, furthest) + GAP_X
-    return Layout(nodes, tuple(found), width, max(0, len(order) * down - GAP_Y))
+    return Layout(nodes, tuple(drawn), width, max(0, len(order) * down - GAP_Y))

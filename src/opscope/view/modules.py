@@ -57,14 +57,14 @@ def model_document(tables: Tables, findings: Sequence[Finding]) -> dict[str, Any
     (steps,) = tables.rows("SELECT coalesce(max(step), 0) + 1 FROM calls")[0]
     points = min(MOST_POINTS, steps)
     parts: dict[str, Part] = defaultdict(Part)
-    for module, place, calls, worst, largest, first in tables.rows(
+    for module, point, calls, worst, largest, first in tables.rows(
         _MODULES, [points, steps, level]
     ):
         if module not in parts and len(parts) >= MOST_MODULES:
             continue
         parts[module].own += calls
         for path in above(module):
-            _add(parts[path], calls, worst or 0, (place, largest), first)
+            _add(parts[path], calls, worst or 0, (point, largest), first)
     for finding in findings:
         for path in above(finding.module or ""):
             parts[path].worst = 5
@@ -81,7 +81,7 @@ def model_document(tables: Tables, findings: Sequence[Finding]) -> dict[str, Any
                 "own": part.own,
                 "worst": part.worst,
                 "first": None if part.first is None else reference(*part.first),
-                "line": [part.line.get(place) for place in range(points)],
+                "line": [part.line.get(point) for point in range(points)],
                 "parts": sorted(children.get(path, ()), key=_natural),
             }
             for path, part in parts.items()
@@ -128,12 +128,12 @@ def _flows(
         for path in above(module):
             first[path] = min(index, first.get(path, index))
     edges = tables.rows(_FLOW, [level, rank, step])
-    found = {}
+    flows = {}
     for path, below in children.items():
         order = sorted((part for part in below if part in first), key=first.__getitem__)
         if 1 < len(order) <= MOST_PARTS:
-            found[path] = chain(order, sorted(_between(edges, path)))
-    return found
+            flows[path] = chain(order, sorted(_between(edges, path)))
+    return flows
 
 
 def _between(edges: Sequence[tuple[int, str, int, str]], path: str) -> set[tuple[str, str]]:
@@ -142,15 +142,15 @@ def _between(edges: Sequence[tuple[int, str, int, str]], path: str) -> set[tuple
     edges are reader and maker of tensors, number and module each, in the order of the readers.
     """
     made: dict[int, set[str]] = defaultdict(set)  # by call of the module itself: parts it is from
-    found = set()
+    pairs = set()
     for reader, reader_module, maker, maker_module in edges:
         part, by = _part(maker_module, path), _part(reader_module, path)
         makers = made[maker] if part is None else {part}
         if by is not None:
-            found |= {(one, by) for one in makers if one != by}
+            pairs |= {(one, by) for one in makers if one != by}
         elif reader_module == path:
             made[reader] |= makers
-    return found
+    return pairs
 
 
 def _part(module: str, of: str) -> str | None:

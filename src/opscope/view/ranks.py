@@ -41,10 +41,14 @@ def ranks_document(tables: Tables, findings: Sequence[Finding]) -> dict[str, Any
     steps = sorted({row[1] for row in rows})[:MOST_STEPS]
     cells: dict[str, list[Any]] = {}
     for rank, step, calls, worst, first in rows:
-        place = (
+        first_call = (
             None if first is None else tuple(first.values() if isinstance(first, dict) else first)
         )
-        cells[f"{rank}/{step}"] = [calls, worst or 0, None if place is None else reference(*place)]
+        cells[f"{rank}/{step}"] = [
+            calls,
+            worst or 0,
+            None if first_call is None else reference(*first_call),
+        ]
     for finding in findings:
         cell = cells.get(f"{finding.rank}/{finding.step}")
         if cell is not None and finding.kind != "rank-mismatch":
@@ -85,7 +89,7 @@ def _first_unlike(lanes: dict[str, list[dict[str, Any]]]) -> int | None:
     they agree.
     """
     shortest = min((len(lane) for lane in lanes.values()), default=0)
-    for place in range(shortest):
-        if len({(lane[place]["op"], lane[place]["sent"]) for lane in lanes.values()}) > 1:
-            return place
+    for number in range(shortest):
+        if len({(lane[number]["op"], lane[number]["sent"]) for lane in lanes.values()}) > 1:
+            return number
     return shortest if len({len(lane) for lane in lanes.values()}) > 1 else None

@@ -41,8 +41,8 @@ def keys_of_places(places: Iterable[Place]) -> np.ndarray[Any, np.dtype[np.int64
 
 def finest_level(tables: Tables) -> str:
     """The finest level that a run has calls of: operator, api or module."""
-    found = tables.rows(_FINEST)
-    return str(found[0][0]) if found else "operator"
+    levels = tables.rows(_FINEST)
+    return str(levels[0][0]) if levels else "operator"
 
 
 def names_of(tables: Tables, places: Iterable[Place]) -> dict[str, list[Any]]:

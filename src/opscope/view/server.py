@@ -124,14 +124,14 @@ def _document(served: Served, name: str, scope: Scope) -> Answer:
     if key is not None and len(key) > MOST_KEY:
         return _said(400, "the key is too long")
     try:
-        found = served.get(name, key)
+        content = served.get(name, key)
     except OpscopeError as error:
         return _said(400, printable(str(error)))
     except (ValueError, OSError) as error:
         return _said(400, printable(f"{name}: {error}"))
-    if found is None:
+    if content is None:
         return _said(404, "the run holds nothing of that name")
-    return 200, "application/json", json_text(found).encode()
+    return 200, "application/json", json_text(content).encode()
 
 
 def _said(status: int, text: str) -> Answer:

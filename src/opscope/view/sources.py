@@ -20,26 +20,26 @@ class Sources:
         """Lines around a place, the number of the first and of the one meant; None where they
         cannot be had.
         """
-        place = parse_place(source or "")
-        lines = None if place is None else self._lines(place[0])
-        if place is None or lines is None or not 0 < place[1] <= len(lines):
+        file_and_line = parse_place(source or "")
+        lines = None if file_and_line is None else self._lines(file_and_line[0])
+        if file_and_line is None or lines is None or not 0 < file_and_line[1] <= len(lines):
             return None
-        first = max(1, place[1] - AROUND)
-        shown = lines[first - 1 : place[1] + AROUND]
+        first = max(1, file_and_line[1] - AROUND)
+        shown = lines[first - 1 : file_and_line[1] + AROUND]
         return {
-            "file": place[0],
-            "line": place[1],
+            "file": file_and_line[0],
+            "line": file_and_line[1],
             "first": first,
             "lines": [text[:400] for text in shown],
         }
 
     def text(self, source: str) -> str | None:
         """The line alone, without its indentation."""
-        place = parse_place(source)
-        lines = None if place is None else self._lines(place[0])
-        if place is None or lines is None or not 0 < place[1] <= len(lines):
+        file_and_line = parse_place(source)
+        lines = None if file_and_line is None else self._lines(file_and_line[0])
+        if file_and_line is None or lines is None or not 0 < file_and_line[1] <= len(lines):
             return None
-        return lines[place[1] - 1].strip()[:400] or None
+        return lines[file_and_line[1] - 1].strip()[:400] or None
 
     def _lines(self, path: str) -> list[str] | None:
         if path not in self._files:

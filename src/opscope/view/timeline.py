@@ -58,8 +58,8 @@ def _pooled(plane: Bytes, across: int, down: int) -> Bytes:
     rows, columns = plane.shape
     padded = np.pad(plane, ((0, -rows % down), (0, -columns % across)))
     shape = (padded.shape[0] // down, down, padded.shape[1] // across, across)
-    found: Bytes = padded.reshape(shape).max(axis=(1, 3))
-    return found
+    pooled: Bytes = padded.reshape(shape).max(axis=(1, 3))
+    return pooled
 
 
 def tile(pyramid: Pyramid, level: int, x: int, y: int) -> dict[str, Any] | None:
@@ -84,9 +84,9 @@ def tiles(pyramid: Pyramid) -> Iterator[tuple[str, dict[str, Any]]]:
         rows, columns = next(iter(level.planes.values())).shape
         for y in range(-(-rows // TILE)):
             for x in range(-(-columns // TILE)):
-                found = tile(pyramid, number, x, y)
-                if found is not None:
-                    yield f"{number}/{x}/{y}", found
+                made = tile(pyramid, number, x, y)
+                if made is not None:
+                    yield f"{number}/{x}/{y}", made
 
 
 def timeline_document(tables: Tables, pyramid: Pyramid) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _named(tables: Tables, process: int, numbers: Ints) -> dict[int, tuple[str, 
 def _stretches(phases: Sequence[str]) -> list[tuple[str, int]]:
     """Each phase with where it begins."""
     return [
-        (phase, place)
-        for place, phase in enumerate(phases)
-        if place == 0 or phases[place - 1] != phase
+        (phase, column)
+        for column, phase in enumerate(phases)
+        if column == 0 or phases[column - 1] != phase
     ]

@@ -50,7 +50,7 @@ def training_document(tables: Tables) -> dict[str, Any] | None:
     zeros: dict[str, list[list[Any]]] = defaultdict(list)
     for name, step, share in tables.rows(_ZEROS, [rank, stops, limit]):
         zeros[name].append([step, share, 0])
-    found = {"losses": dict(losses), **norms, "zeros": dict(zeros)}
+    curves = {"losses": dict(losses), **norms, "zeros": dict(zeros)}
     return {
         "rank": rank,
         **{
@@ -58,6 +58,6 @@ def training_document(tables: Tables) -> dict[str, Any] | None:
                 {"label": label, "points": points[-MOST_STEPS:]}
                 for label, points in list(lines.items())[:MOST_LINES]
             ]
-            for kind, lines in found.items()
+            for kind, lines in curves.items()
         },
     }

@@ -53,17 +53,17 @@ def path_of(tables: Tables, finding: Finding) -> Path:
     by_name: dict[str, list[Place]] = {}
     for name, process, index in rows:
         by_name.setdefault(name, []).append((process, index))
-    found: list[Place] = []
+    path: list[Place] = []
     for name in reversed(names[1:]):
         before = [
-            place
-            for place in by_name.get(name, ())
-            if (place < found[-1] if found else True) and place > origin
+            candidate
+            for candidate in by_name.get(name, ())
+            if (candidate < path[-1] if path else True) and candidate > origin
         ]
         if before:
-            found.append(before[0] if hidden else before[-1])
-    calls = (origin, *reversed(found))
-    return Path(calls, calls[-1] if hidden and found else None)
+            path.append(before[0] if hidden else before[-1])
+    calls = (origin, *reversed(path))
+    return Path(calls, calls[-1] if hidden and path else None)
 
 
 def _origin_of(tables: Tables, finding: Finding) -> Place | None:
@@ -95,7 +95,7 @@ def verdict_document(
 def _finding(
     finding: Finding, path: Path, calls: dict[str, Any], sources: Sources, run: str
 ) -> dict[str, Any]:
-    references = [reference(*place) for place in path.calls]
+    references = [reference(*call_id) for call_id in path.calls]
     known = [call for call in references if call in calls]
     beside = {call: _beside(calls[call], set(known)) for call in known}
     graph = lay_out(shown(known), beside)
@@ -137,9 +137,9 @@ def commands_of(finding: Finding, run: str) -> list[str]:
     first = next_command(finding, run)
     quoted = shlex.quote(run)
     named = f"r{finding.rank}/s{finding.step}/{finding.call}" if finding.call else None
-    found = [each for each in (first, keeping_command(finding)) if each is not None]
+    commands = [each for each in (first, keeping_command(finding)) if each is not None]
     if named is not None:
-        found.append(f"opscope show {quoted} {shlex.quote(named)}")
+        commands.append(f"opscope show {quoted} {shlex.quote(named)}")
     if finding.kind == "overflow-origin" and finding.op is not None:
-        found.append(f"opscope replay {quoted} --ops {shlex.quote(finding.op)}")
-    return found
+        commands.append(f"opscope replay {quoted} --ops {shlex.quote(finding.op)}")
+    return commands

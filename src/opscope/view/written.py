@@ -28,9 +28,9 @@ def _parts(verdict: dict[str, Any], run: dict[str, Any]) -> Iterator[str]:
     else:
         yield "## Nothing wrong was found, but the run is incomplete"
     yield "\n".join(_facts(verdict, run))
-    for place, finding in enumerate(findings[:MOST], start=1):
+    for number, finding in enumerate(findings[:MOST], start=1):
         if verdict["count"] > 1:
-            yield f"### {place}. {escape(finding['words'])}: {code(finding['call'] or '?')}"
+            yield f"### {number}. {escape(finding['words'])}: {code(finding['call'] or '?')}"
         yield from _finding(finding)
     rest = [f"- {_place(finding)}" for finding in findings[MOST:MOST_LINES]]
     if rest:

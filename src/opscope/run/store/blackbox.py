@@ -171,10 +171,10 @@ class BlackBox:
         """Note that a call ended, and with it whatever is still open inside it."""
         with self._lock:
             opened = self._open.get(thread, [])
-            place = next(
+            depth = next(
                 (i for i in range(len(opened) - 1, -1, -1) if opened[i][0] == index), len(opened)
             )
-            while len(opened) > place:
+            while len(opened) > depth:
                 n = opened.pop()[1]
                 self._taken.discard(n % RING_SLOTS)
                 self._write(b"\x01", _slot_at(n) + LEFT_AT)
@@ -222,7 +222,10 @@ def read_blackbox(path: str | os.PathLike[str]) -> BlackBoxContents:
     if header + slot * ring > len(data):
         raise FormatError(path, "torn black box", offset=len(data))
     recent = tuple(
-        call for _, call in sorted(_slots(data, header, ring), key=lambda found: found[0])
+        call
+        for _, call in sorted(
+            _slots(data, header, ring), key=lambda slot_and_call: slot_and_call[0]
+        )
     )
     return BlackBoxContents(
         pid=pid,

@@ -171,9 +171,9 @@ class IpcFile:
         wrong ones.
         """
         self.check_numbers(batch)
-        for place in self._places.values():
-            if place.dtype is None and place.type != "bool":
-                self._column(batch, place, batch.rows)
+        for column in self._places.values():
+            if column.dtype is None and column.type != "bool":
+                self._column(batch, column, batch.rows)
 
     def check_numbers(self, batch: Batch) -> None:
         """Check all buffers against the batch, and the columns of numbers wholly: looking one up
@@ -208,22 +208,22 @@ class IpcFile:
         offset, size = buffers[:, :, 0], buffers[:, :, 1]
         outside = ((offset < 0) | (size < 0) | (offset > room - size)).any(axis=1)
         places = [
-            place
-            for place in self._places.values()
-            if place.dtype is not None or place.type == "bool"
+            column
+            for column in self._places.values()
+            if column.dtype is not None or column.type == "bool"
         ]
-        first = np.array([place.buffer for place in places], dtype=np.int64)
+        first = np.array([column.buffer for column in places], dtype=np.int64)
         bits = np.array(
-            [1 if place.dtype is None else 8 * _ITEMSIZES[place.dtype] for place in places],
+            [1 if column.dtype is None else 8 * _ITEMSIZES[column.dtype] for column in places],
             dtype=np.int64,
         )
-        length, nulls = np.moveaxis(nodes[:, [place.node for place in places]], 2, 0)
+        length, nulls = np.moveaxis(nodes[:, [column.node for column in places]], 2, 0)
         short = (size[:, first + 1] < (rows * bits + 7) // 8) | (
             (nulls != 0) & (size[:, first] < (rows + 7) // 8)
         )
         unfit = (short | (length != rows) | (nulls < -1) | (nulls > rows)).any(axis=1)
         return frozenset(
-            batches[place].offset for place in np.flatnonzero(outside | unfit).tolist()
+            batches[column].offset for column in np.flatnonzero(outside | unfit).tolist()
         )
 
     def message(self, batch: Batch, constants: dict[str, int]) -> memoryview | bytearray:
@@ -253,40 +253,46 @@ class IpcFile:
         """
         return self._column(batch, self._places[name], batch.rows)
 
-    def _column(self, batch: Batch, place: _Place, rows: int | None) -> Column:
-        length, nulls = batch.nodes[2 * place.node : 2 * place.node + 2]
+    def _column(self, batch: Batch, column: _Place, rows: int | None) -> Column:
+        length, nulls = batch.nodes[2 * column.node : 2 * column.node + 2]
         if length < 0 or (rows is not None and length != rows):
             raise FormatError(
                 self.path, "a column is not as long as its batch", offset=batch.offset
             )
-        present = nulls != 0 and length > 0 and batch.buffers[2 * place.buffer + 1] != 0
+        present = nulls != 0 and length > 0 and batch.buffers[2 * column.buffer + 1] != 0
         if not -1 <= nulls <= length or (nulls > 0 and not present):
             raise FormatError(self.path, "a column miscounts its nulls", offset=batch.offset)
         validity = (
-            self._buffer(batch, place.buffer, np.uint8, (length + 7) // 8) if present else None
+            self._buffer(batch, column.buffer, np.uint8, (length + 7) // 8) if present else None
         )
-        first = place.buffer + 1
-        if place.dtype is not None:
+        first = column.buffer + 1
+        if column.dtype is not None:
             return Column(
-                place.type, length, 0, validity, (self._buffer(batch, first, place.dtype, length),)
+                column.type,
+                length,
+                0,
+                validity,
+                (self._buffer(batch, first, column.dtype, length),),
             )
-        if place.type == "bool":
+        if column.type == "bool":
             return Column(
-                place.type,
+                column.type,
                 length,
                 0,
                 validity,
                 (self._buffer(batch, first, np.uint8, (length + 7) // 8),),
             )
-        if place.type.startswith("struct<"):
-            children = tuple(self._column(batch, child, length) for child in place.children)
-            return Column(place.type, length, 0, validity, (), children)
-        return self._variable(batch, place, length, validity)
+        if column.type.startswith("struct<"):
+            children = tuple(self._column(batch, child, length) for child in column.children)
+            return Column(column.type, length, 0, validity, (), children)
+        return self._variable(batch, column, length, validity)
 
-    def _variable(self, batch: Batch, place: _Place, length: int, validity: Array | None) -> Column:
-        first = place.buffer + 1
+    def _variable(
+        self, batch: Batch, column: _Place, length: int, validity: Array | None
+    ) -> Column:
+        first = column.buffer + 1
         ends = self._buffer(batch, first, np.int32, length + 1 if length else 0)
-        children = tuple(self._column(batch, child, None) for child in place.children)
+        children = tuple(self._column(batch, child, None) for child in column.children)
         data: tuple[Array, ...] = (
             () if children else (self._buffer(batch, first + 1, np.uint8, None),)
         )
@@ -295,7 +301,7 @@ class IpcFile:
             raise FormatError(
                 self.path, "text or list offsets point outside the batch", offset=batch.offset
             )
-        return Column(place.type, length, 0, validity, (ends, *data), children)
+        return Column(column.type, length, 0, validity, (ends, *data), children)
 
     def _buffer(self, batch: Batch, number: int, dtype: Any, count: int | None) -> Array:
         """A buffer as an array of count elements (None: as many as it has)."""
@@ -433,6 +439,6 @@ def _place(kind: str, node: int, buffer: int) -> tuple[_Place, int, int]:
     own = 1 if kind.startswith("struct<") else 3 if kind in {"string", "bytes"} else 2
     children, next_node, next_buffer = [], node + 1, buffer + own
     for _, child in child_types(kind):
-        place, next_node, next_buffer = _place(child, next_node, next_buffer)
-        children.append(place)
+        child_column, next_node, next_buffer = _place(child, next_node, next_buffer)
+        children.append(child_column)
     return _Place(kind, node, buffer, tuple(children), NUMBERS.get(kind)), next_node, next_buffer

@@ -146,12 +146,12 @@ def read_journals(directory: Path) -> tuple[Entry, ...]:
     """The journals of a process that hold a call which did not return; damaged ones raise
     FormatError.
     """
-    found = []
+    entries = []
     for path in sorted(directory.glob(f"{NAME}*")):
         entry = _read(path)
         if entry is not None:
-            found.append(entry)
-    return tuple(found)
+            entries.append(entry)
+    return tuple(entries)
 
 
 def _read(path: Path) -> Entry | None:

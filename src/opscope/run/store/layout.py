@@ -148,17 +148,19 @@ def seal_run(path: str | os.PathLike[str], **facts: Any) -> bool:
         run = read_run_file(directory)
     except FormatError:
         return False
-    found = list(_readable_processes(directory))
+    readable = list(_readable_processes(directory))
     processes = tuple(
-        msgspec.structs.replace(process, environment={}, packages={}) for process in found
+        msgspec.structs.replace(process, environment={}, packages={}) for process in readable
     )
-    installed = next((process.packages for process in found if process.packages), {})
+    installed = next((process.packages for process in readable if process.packages), {})
     facts.setdefault("packages", {**run.packages, **installed})
     facts.setdefault(
         "overhead",
-        max((process.overhead for process in found if process.overhead is not None), default=None),
+        max(
+            (process.overhead for process in readable if process.overhead is not None), default=None
+        ),
     )
-    facts.setdefault("hidden_calls", sum(process.hidden_calls for process in found))
+    facts.setdefault("hidden_calls", sum(process.hidden_calls for process in readable))
     try:
         write_json(
             directory / RUN_FILE,
@@ -280,7 +282,7 @@ def process_directories(directory: Path) -> list[Path]:
     processes = directory / PROCESSES
     if not processes.is_dir():
         return []
-    found = [
+    directories = [
         entry
         for entry in processes.iterdir()
         if _PROCESS_NAME.fullmatch(entry.name) and entry.is_dir()
@@ -290,7 +292,7 @@ def process_directories(directory: Path) -> list[Path]:
         for entry in processes.glob("number-*")
         if entry.name[7:].isdigit()
     }
-    return sorted(found, key=lambda entry: (claims.get(entry.name, _MAX_NUMBER), entry.name))
+    return sorted(directories, key=lambda entry: (claims.get(entry.name, _MAX_NUMBER), entry.name))
 
 
 def _claimed_by(claim: Path) -> str:
@@ -415,12 +417,12 @@ def installed_packages(path: Sequence[str] | None = None) -> dict[str, str]:
     """Version by name (lower case, with underscores) of what lies on this path (sys.path), the
     first of a name as in imports.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in sys.path if path is None else path:
         with suppress(OSError):
             for entry in sorted(os.listdir(folder or ".")):  # noqa: PTH208 - made at the start of every process: no object per entry
                 told = _METADATA.fullmatch(entry)
-                if told is not None and len(found) < _MOST:
+                if told is not None and len(versions) < _MOST:
                     name, version = (told[1], told[2]) if told[1] else (told[3], told[4])
-                    found.setdefault(name.lower().replace("-", "_").replace(".", "_"), version)
-    return found
+                    versions.setdefault(name.lower().replace("-", "_").replace(".", "_"), version)
+    return versions

@@ -113,15 +113,15 @@ def _check_job(parts: Sequence[Part]) -> None:
     """Refuse what no chain of parts with a job in common leads to from the first one."""
     joined, apart = list(parts[:1]), list(parts[1:])
     while apart:
-        found = [part for part in apart if any(_one_job(part, other) for other in joined)]
-        if not found:
+        related = [part for part in apart if any(_one_job(part, other) for other in joined)]
+        if not related:
             first, odd = parts[0], apart[0]
             raise UsageError(
                 f"{odd.path}: nothing says that it is of the job of {first.path} "
                 f"({_unlike(first, odd)}); give every launcher of a job the same {JOB}"
             )
-        joined.extend(found)
-        apart = [part for part in apart if part not in found]
+        joined.extend(related)
+        apart = [part for part in apart if part not in related]
 
 
 def _one_job(part: Part, other: Part) -> bool:

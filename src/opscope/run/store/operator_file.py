@@ -78,10 +78,10 @@ def together(tables: Iterable[OperatorTable]) -> OperatorTable:
 
 def overruled(table: OperatorTable) -> tuple[str, ...]:
     """A line for what a run tells of shipped operators otherwise than the catalogue."""
-    found = [op for op, row in table.rows.items() if is_shipped(op) and disputed(op, row)]
-    if not found:
+    contradicted = [op for op, row in table.rows.items() if is_shipped(op) and disputed(op, row)]
+    if not contradicted:
         return ()
-    said = f"{_listed(found)}: {OPERATORS} tells otherwise than the catalogue, which counts"
+    said = f"{_listed(contradicted)}: {OPERATORS} tells otherwise than the catalogue, which counts"
     return (f"{said}; --operators overrules it",)
 
 
@@ -111,12 +111,12 @@ def _of_process(path: Path) -> OperatorTable:
     if len(data) > _LARGEST:
         return _ignored(path, f"larger than {_LARGEST} bytes")
     try:
-        found = msgspec.json.decode(data, type=OperatorFile)
-        if found.version != 1:
-            raise ValueError(f"of version {found.version}, which is not known here")
-        if len(found.operators) > MOST:
+        told = msgspec.json.decode(data, type=OperatorFile)
+        if told.version != 1:
+            raise ValueError(f"of version {told.version}, which is not known here")
+        if len(told.operators) > MOST:
             raise ValueError(f"more than {MOST} operators")
-        rows = {checked_name(op): checked_row(row) for op, row in found.operators.items()}
+        rows = {checked_name(op): checked_row(row) for op, row in told.operators.items()}
     except (msgspec.DecodeError, ValueError, RecursionError) as error:
         return _ignored(path, str(error))
     return OperatorTable(rows)

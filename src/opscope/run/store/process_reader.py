@@ -88,11 +88,11 @@ class ProcessReader:
                 continue
             steps, indices = columns["step"].buffers[0], columns["index"].buffers[0]
             first = steps.min(initial=np.iinfo(steps.dtype).max)
-            place = (int(first), int(indices[steps == first].min())) if len(steps) else None
+            first_call = (int(first), int(indices[steps == first].min())) if len(steps) else None
             wanted = any(wants_step(step) for step in np.unique(steps).tolist())
             self.tables["calls"].release(number)
-            if place is not None and wanted:
-                yield place, number
+            if first_call is not None and wanted:
+                yield first_call, number
 
     def _rows(self, table: str, number: int) -> Iterator[Any]:
         """Records of a batch, with the constants of the process."""
@@ -106,13 +106,13 @@ class ProcessReader:
     def records_at(self, table: str, number: int, places: Sequence[int]) -> list[Any]:
         """Records of a sound batch by their places in it, in this order."""
         columns = self.tables[table].read(number, list(TABLES[table])) or {}
-        found: dict[int, Any] = {}
+        records: dict[int, Any] = {}
         for first, last in _stretches(sorted(set(places))):
             part = self._records(
                 table, [sliced(column, first, last - first + 1) for column in columns.values()]
             )
-            found.update(zip(range(first, last + 1), part, strict=True))
-        return [found[place] for place in places]
+            records.update(zip(range(first, last + 1), part, strict=True))
+        return [records[row] for row in places]
 
     def _records(self, table: str, columns: list[Column]) -> Iterator[Any]:
         constants = {name: value for name, value in self.constants.items() if name in TABLES[table]}
@@ -122,15 +122,15 @@ class ProcessReader:
 
     def tensors_of(self, index: int) -> tuple[Tensor, ...]:
         """Tensor rows of one call, in the order they were written."""
-        found: list[Tensor] = []
+        rows: list[Tensor] = []
         for number, first, last in self._index_ranges:
             if first <= index <= last:
-                found.extend(self._grouped(number).get(index, ()))
+                rows.extend(self._grouped(number).get(index, ()))
         entry = self.journalled.get(index)
         return (
-            tuple(found)
+            tuple(rows)
             if entry is None
-            else _with_journal(found, entry, self.process.process, index)
+            else _with_journal(rows, entry, self.process.process, index)
         )
 
     @cached_property
@@ -211,7 +211,7 @@ class ProcessReader:
         if not self.journals or self.blackbox is None:
             return {}
         known = {call.index: call.op for call in self.blackbox.recent}
-        found = {}
+        journals = {}
         for entry in self.journals:
             open_calls = [
                 call.index
@@ -224,8 +224,8 @@ class ProcessReader:
                 else max(open_calls, default=None)
             )
             if index is not None:
-                found[index] = entry
-        return found
+                journals[index] = entry
+        return journals
 
     def value(self, tensor: Tensor, ref: ValueRef) -> Array:
         """Elements of a tensor row, from a shard or from a journal."""
@@ -264,15 +264,15 @@ class ProcessReader:
         """
         formulas = self._black_box(FORMULAS)
         inside = {call.thread for call in blackbox.open if call.level == "operator"}
-        found = (
+        running = (
             []
             if formulas is None
             else [call for call in formulas.open if call.thread not in inside]
         )
         first = max((call.index + 1 for call in blackbox.recent), default=0)
         return tuple(
-            self._unfinished_row(msgspec.structs.replace(call, index=first + place))
-            for place, call in enumerate(found)
+            self._unfinished_row(msgspec.structs.replace(call, index=first + number))
+            for number, call in enumerate(running)
         )
 
     def _unfinished_row(self, call: BlackBoxCall) -> Call:
@@ -339,11 +339,11 @@ def _with_journal(rows: list[Tensor], entry: Entry, process: int, index: int) ->
 def _stretches(places: Sequence[int]) -> Iterator[tuple[int, int]]:
     """First and last of the stretches that rising places lie in, those near each other in one."""
     first = last = places[0]
-    for place in places[1:]:
-        if place - last > _APART:
+    for row in places[1:]:
+        if row - last > _APART:
             yield first, last
-            first = place
-        last = place
+            first = row
+        last = row
     yield first, last
 
 

@@ -160,10 +160,10 @@ def public_command(command: Sequence[str]) -> tuple[str, ...]:
 
 def _words(words: Sequence[str]) -> Iterator[str]:
     before = ""
-    for place, word in enumerate(words):
+    for number, word in enumerate(words):
         if before and is_secret_name(before):
             yield HIDDEN
-        elif place == 0:
+        elif number == 0:
             yield (
                 word
                 if _harmless(word) or (shutil.which(word) and not _SECRET_VALUE.search(word))

@@ -67,17 +67,17 @@ class _Columns(Mapping[str, "Array"]):
         self._known: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
-        found = self._known.get(name)
-        if found is None:
+        column = self._known.get(name)
+        if column is None:
             if name not in self._names:
                 raise KeyError(name)
             constant = self._constants.get(name)
             if constant is None:
-                found = column_array(self._table.column(self._number, name))
+                column = column_array(self._table.column(self._number, name))
             else:
-                found = np.full(self._table.rows(self._number), constant, dtype=np.int32)
-            self._known[name] = found
-        return found
+                column = np.full(self._table.rows(self._number), constant, dtype=np.int32)
+            self._known[name] = column
+        return column
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -158,10 +158,10 @@ class NativeRun(Relations):
         others are.
         """
         ranks = [process for process in self.processes if process.world is not None]
-        found: dict[int, list[str]] = defaultdict(list)
+        directories: dict[int, list[str]] = defaultdict(list)
         for process in ranks or self.processes:
-            found[process.rank].append(process.directory)
-        return found
+            directories[process.rank].append(process.directory)
+        return directories
 
     def operators(self) -> OperatorTable:
         """What the programs told of operators that the catalogue does not know."""
@@ -199,11 +199,11 @@ class NativeRun(Relations):
         except UsageError:
             wanted = ((0, world - 1),)
         # a launcher knows of no world, and is called rank 0 for want of another number
-        found = {process.rank for process in self.processes if process.world is not None}
+        present = {process.rank for process in self.processes if process.world is not None}
         missing = [
             rank
             for rank in range(min(world, 1 << 20))
-            if rank not in found and any(a <= rank <= b for a, b in wanted)
+            if rank not in present and any(a <= rank <= b for a, b in wanted)
         ]
         if missing:
             shown = ", ".join(str(rank) for rank in missing[:8]) + (
@@ -269,9 +269,9 @@ class NativeRun(Relations):
         for reader in self._processes:
             stored = reader.tables[table]
             for number in range(len(stored)):
-                found = stored.read(number, names, reader.constants)
-                if found is not None:
-                    yield found
+                batch_columns = stored.read(number, names, reader.constants)
+                if batch_columns is not None:
+                    yield batch_columns
         if table == "calls" and self.unfinished:
             batch = encode_rows(table, self.unfinished)
             yield dict(zip(names, map(owned, struct_columns(TABLES[table], batch)), strict=True))
@@ -288,7 +288,7 @@ class NativeRun(Relations):
         one.
         """
         wanted = np.unique(np.asarray(rows, dtype=np.int64))
-        found: dict[int, Any] = {}
+        records: dict[int, Any] = {}
         first = 0
         for reader in self._processes:
             stored = reader.tables[table]
@@ -296,7 +296,7 @@ class NativeRun(Relations):
                 last = first + stored.rows(number)
                 here = wanted[np.searchsorted(wanted, first) : np.searchsorted(wanted, last)]
                 if len(here):
-                    found.update(
+                    records.update(
                         zip(
                             here.tolist(),
                             reader.records_at(table, number, (here - first).tolist()),
@@ -305,13 +305,13 @@ class NativeRun(Relations):
                     )
                 first = last
         if table == "calls":
-            found.update(
+            records.update(
                 {
                     row: self.unfinished[row - first]
                     for row in wanted[np.searchsorted(wanted, first) :].tolist()
                 }
             )
-        return [found[int(row)] for row in rows]
+        return [records[int(row)] for row in rows]
 
     def ordered_calls(self, selection: Selection) -> Iterator[Call]:
         """The calls of wanted steps and ranks by rank, process, step and index; memory holds only

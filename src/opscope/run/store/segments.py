@@ -158,8 +158,8 @@ class SegmentedTables:
     def _forget(self, segments: list[Segment]) -> None:
         if not segments:
             return
-        for found in (segment_extremes(self._directory, segment.number) for segment in segments):
-            self._ranges = self._ranges if found is None else add_range(self._ranges, found)
+        for extremes in (segment_extremes(self._directory, segment.number) for segment in segments):
+            self._ranges = self._ranges if extremes is None else add_range(self._ranges, extremes)
         self._write_extremes()
         for segment in segments:
             for table in SEGMENTED:
@@ -192,8 +192,8 @@ def shards_of(batch: Any) -> set[str]:
     shards = column_of_view("string", view.child(0))
     ends = shards.buffers[0][shards.offset : shards.offset + shards.length + 1].tolist()
     data = shards.buffers[1].tobytes()
-    found = {data[start:end] for start, end in itertools.pairwise(ends)}
-    return {name.decode("utf-8", "replace") for name in found if name}
+    names = {data[start:end] for start, end in itertools.pairwise(ends)}
+    return {name.decode("utf-8", "replace") for name in names if name}
 
 
 # Shrinking one segment of the tables to the extremes of each operator.
@@ -266,9 +266,9 @@ def _add_tensors(path: Path, totals: _Totals, indices: Any, group: Any) -> None:
     file = IpcFile(path, mapped=False)
     for batch in file.batches:
         index = file.column(batch, "index").buffers[0]
-        found = np.minimum(np.searchsorted(indices, index), len(indices) - 1)
-        known = indices[found] == index
-        operator = group[found]
+        position = np.minimum(np.searchsorted(indices, index), len(indices) - 1)
+        known = indices[position] == index
+        operator = group[position]
         for name, counts in totals.counts.items():
             values, valid = _filled(file.column(batch, name))
             np.add.at(counts, operator[known & valid], values[known & valid])

@@ -45,10 +45,10 @@ class Shard:
 
     def entry(self, key: str) -> Entry:
         """The header's entry of a value; MissingValueError for an unknown key."""
-        found = self._entries.get(key)
-        if found is None:
+        entry = self._entries.get(key)
+        if entry is None:
             raise MissingValueError(f"{self.path}: holds no value {key[:40]!r}")
-        return found
+        return entry
 
     def bytes_of(self, key: str) -> np.ndarray[Any, np.dtype[np.uint8]]:
         """The bytes of a value as a read-only view of the file."""

@@ -47,9 +47,9 @@ class _Columns(Mapping[str, Column]):
         self._constants = constants
 
     def __getitem__(self, name: str) -> Column:
-        found = self._checked.get(name)
-        if found is not None:
-            return found
+        column = self._checked.get(name)
+        if column is not None:
+            return column
         if name not in self._names:
             raise KeyError(name)
         number = self._constants.get(name)
@@ -272,6 +272,6 @@ def open_table(path: Path, table: str) -> IpcFile:
             ]
             copy.write(batch_bytes(encode_columns(wanted, columns)))
         copy.flush()
-        found = IpcFile(path, copy)
-    found.torn, found.torn_reason = file.torn, file.torn_reason
-    return found
+        opened = IpcFile(path, copy)
+    opened.torn, opened.torn_reason = file.torn, file.torn_reason
+    return opened

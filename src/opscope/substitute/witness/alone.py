@@ -43,9 +43,9 @@ class Alone:
                 )
             except FAILURES:
                 continue
-            found = taken(performed, slot, cut, place)
-            if found is not None:
-                return found
+            element = taken(performed, slot, cut, place)
+            if element is not None:
+                return element
         return None
 
 
