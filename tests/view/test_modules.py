@@ -6,12 +6,13 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+import pytest
 from view_runs import overflowing, tensor
 
 from opscope.questions.tables import open_tables
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
-from opscope.run.schema import Call, Process
+from opscope.run.schema import Call, Process, Tensor
 from opscope.scan.api import scan
 from opscope.view.modules import above, model_document
 from opscope.view.ranks import ranks_document
@@ -74,6 +75,29 @@ def test_training_has_the_loss_over_the_steps() -> None:
     assert line["points"][2][1:] == [None, 1]
     with open_tables(overflowing(steps=1)) as tables:
         assert training_document(tables) is None
+
+
+@pytest.mark.parametrize(
+    ("op", "stops"),
+    [("aten::relu.default", True), ("ReLU", True), ("tf::Relu", True), ("aten::add.Tensor", False)],
+)
+def test_training_has_the_share_of_zeros_of_what_stops_some(op: str, *, stops: bool) -> None:
+    """In the words of any world that the catalogue knows."""
+    calls = [
+        msgspec.structs.replace(call(step, "act", op), step=step, name=f"act:{op}#0")
+        for step in range(2)
+    ]
+    rows = [
+        Tensor(process=0, index=step, io="output", slot="0", dtype="float32", size=4, zero=step)
+        for step in range(2)
+    ]
+    processes = [Process(process=0, directory="p0", rank=0)]
+    run = MemoryRun(RunInfo(path="x", format="opscope"), processes, calls, rows)
+    with open_tables(run) as tables:
+        found = training_document(tables)
+    assert found is not None
+    points = [line["points"] for line in found["zeros"]]
+    assert points == ([[[0, 0.0, 0], [1, 0.25, 0]]] if stops else [])
 
 
 def two_ranks(second: str) -> MemoryRun:
