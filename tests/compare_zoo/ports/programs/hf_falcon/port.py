@@ -112,6 +112,6 @@ for _ in range(4):
     picked = log_probs[:, :-1].gather(-1, ids[:, 1:, None])  # <- shift
     loss = -picked.mean()  # <- shift
     gradients = torch.autograd.grad(loss, weights)
-    clip(gradients, 0.5)
+    clip(gradients, 0.5)  # <- clip
     adam.step(gradients)
     losses.append(loss.item())
