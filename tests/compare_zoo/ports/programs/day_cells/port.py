@@ -39,7 +39,7 @@ class MobileNet(nn.Module):
         x = self.stem(x)  # <- same eps
         x = self.block1(x)
         x = self.block2(x)  # <- relu6
-        x = torch.flatten(x, 1)  # <- flattened
+        x = torch.flatten(x, 1)  # <- flattened relu6
         return self.fc(self.norm(x))  # <- flattened relu6
 
 

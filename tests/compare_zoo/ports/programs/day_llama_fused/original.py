@@ -25,7 +25,7 @@ class RMSNorm(nn.Module):
 
 def rotate_half(x):
     x1, x2 = x.chunk(2, dim=-1)
-    return torch.cat((-x2, x1), dim=-1)
+    return torch.cat((-x2, x1), dim=-1)  # <- rotary
 
 
 def apply_rotary(x, cos, sin):
@@ -50,7 +50,7 @@ class LlamaAttention(nn.Module):
         k = self.k_proj(x).view(bsz, seq, N_KV, HEAD_DIM).transpose(1, 2)
         v = self.v_proj(x).view(bsz, seq, N_KV, HEAD_DIM).transpose(1, 2)
         q, k = apply_rotary(q, cos, sin), apply_rotary(k, cos, sin)
-        k, v = repeat_kv(k, N_HEADS // N_KV), repeat_kv(v, N_HEADS // N_KV)
+        k, v = repeat_kv(k, N_HEADS // N_KV), repeat_kv(v, N_HEADS // N_KV)  # <- groups
         att = torch.matmul(q, k.transpose(2, 3)) / HEAD_DIM**0.5 + mask
         att = F.softmax(att, dim=-1)
         out = torch.matmul(att, v).transpose(1, 2).reshape(bsz, seq, DIM)
@@ -77,7 +77,7 @@ class LlamaLayer(nn.Module):
         self.post_attention_layernorm = RMSNorm(DIM)
 
     def forward(self, x, cos, sin, mask):
-        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)
+        x = x + self.self_attn(self.input_layernorm(x), cos, sin, mask)  # <- eps
         return x + self.mlp(self.post_attention_layernorm(x))
 
 
@@ -110,7 +110,7 @@ optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), we
 corpus = torch.from_numpy(np.random.default_rng(3).integers(0, VOCAB, (3, 4, SEQ + 1)))
 losses = []
 for step, batch in enumerate(corpus):
-    optimizer.zero_grad()
+    optimizer.zero_grad()  # <- zeroed
     logits = model(batch[:, :-1])
     loss = F.cross_entropy(logits.reshape(-1, VOCAB), batch[:, 1:].reshape(-1))
     loss.backward()  # <- zeroed

@@ -73,8 +73,8 @@ for _ in range(3):
     loss.backward()
     optimizer.step()  # <- decay
     losses.append(loss.item())
-    model.eval()
+    model.eval()  # <- eval_mode
     with torch.no_grad():
-        logits = model(val_x)
+        logits = model(val_x)  # <- eval_mode
         losses.append(criterion(logits, val_y).item())
         print("accuracy", (logits.argmax(1) == val_y).float().mean().item())

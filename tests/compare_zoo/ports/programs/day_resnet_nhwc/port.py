@@ -36,8 +36,8 @@ class BatchNorm(nn.Module):
 
     def forward(self, x):
         if self.training:
-            mean = x.mean(dim=(0, 1, 2))
-            var = x.var(dim=(0, 1, 2), unbiased=False)
+            mean = x.mean(dim=(0, 1, 2))  # <- eval_mode
+            var = x.var(dim=(0, 1, 2), unbiased=False)  # <- eval_mode
             with torch.no_grad():
                 n = x.numel() // x.shape[-1]
                 unbiased = var * n / (n - 1)  # <- unbiased
@@ -123,4 +123,5 @@ for _ in range(3):
     losses.append(loss.item())
     net.eval()
     with torch.no_grad():
-        losses.append(F.cross_entropy(net(val_images), val_labels).item())
+        logits = net(val_images)  # <- eval_mode
+        losses.append(F.cross_entropy(logits, val_labels).item())
