@@ -23,7 +23,6 @@ HEAVY = (
     "rich",
     "numpy",
     "cyclopts",
-    "rapidfuzz",
     "msgspec",
     "pandas",
     "asyncio",

@@ -157,6 +157,25 @@ def test_parts_that_never_matched_can_be_told() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("text", "near"),
+    [
+        ("h.0.atn", ("model.h.0.attn", "model.h.1.attn")),
+        ("Modle.h.1.attn", ("model.h.1.attn", "model.h.0.attn")),
+        ("norm", ("native_layer_norm_backward",)),
+        ("sofmax*", ("_softmax",)),
+        ("h.1.atn:nm#1", ()),
+        ("zz", ()),
+        ("", ()),
+    ],
+)
+def test_names_are_near_as_a_whole_or_by_as_many_words_of_them(
+    text: str, near: tuple[str, ...]
+) -> None:
+    names = ["model.h.0.attn", "model.h.1.attn", "", "_softmax", "native_layer_norm_backward"]
+    assert near_names(text, names) == near
+
+
 def test_calls_by_every_criterion() -> None:
     selection = parse_selection(
         ops="add",

@@ -34,7 +34,6 @@ BASE = {
     "nanoarrow": "nanoarrow",
     "xxhash": "xxhash",
     "duckdb": "duckdb",
-    "rapidfuzz": "rapidfuzz",
     "cyclopts": "cyclopts",
     "rich": "rich",
 }

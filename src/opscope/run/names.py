@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
 
-_MAX_NAMES = 200_000  # names compared when one is not found
+_MAX_NAMES = 50_000  # names compared when one is not found
 
 
 class CallName(msgspec.Struct, frozen=True):

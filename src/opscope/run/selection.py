@@ -262,12 +262,25 @@ def near_names(text: str, names: Iterable[str]) -> tuple[str, ...]:
     """Names that look like this text, best first; for the warning about a pattern or name that
     matches nothing.
     """
-    from rapidfuzz import fuzz, process
+    from difflib import get_close_matches
 
     wanted = text.strip("*?").lower()
-    choices = {name: name.lower() for name in names if name}
-    similar = process.extract(wanted, choices, scorer=fuzz.WRatio, score_cutoff=60, limit=3)
-    return tuple(name for _, _, name in similar)
+    count = len(re.findall(r"\w+", wanted)) or 1
+    spelt: dict[str, list[str]] = {}
+    for name in filter(None, names):
+        for stretch in _stretches(name.lower(), count):
+            spelt.setdefault(stretch, []).append(name)
+    near = [name for stretch in get_close_matches(wanted, spelt) for name in spelt[stretch]]
+    whole = {name: None for each in spelt.values() for name in each}
+    holding = [name for name in whole if len(wanted) > 2 and wanted in name.lower()]
+    return tuple(dict.fromkeys([*near, *sorted(holding, key=len)]))[:3]
+
+
+def _stretches(name: str, count: int) -> set[str]:
+    """A name, and each stretch of so many words of it: "h.0.atn" is near to "model.h.0.attn"."""
+    words = list(re.finditer(r"\w+", name))
+    ends = zip(words, words[count - 1 :], strict=False)
+    return {name, *(name[first.start() : last.end()] for first, last in ends)}
 
 
 def _parse_words(text: str, known: tuple[str, ...], *, what: str) -> tuple[str, ...]:

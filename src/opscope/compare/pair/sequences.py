@@ -2,8 +2,8 @@
 """The longest common subsequence of two sequences of numbers, for sequences of any length.
 
 Equal ends are cut off, long middles are split at numbers that stand once on either side (the
-anchors of patience diff, kept in increasing order), and what lies between is handed to rapidfuzz,
-whose memory is n*m/8 bytes.
+anchors of patience diff, kept in increasing order), and what lies between is
+solved by a table of n*m bits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 Pair = tuple[int, int]
-MAX_CELLS = 400_000_000  # 50 MB of bits in one call of rapidfuzz
+Span = tuple[int, int, int, int]
+MAX_CELLS = 400_000_000  # 50 MB of bits at once
 
 
 def common(target: Sequence[int], golden: Sequence[int]) -> Iterator[Pair]:
@@ -23,44 +24,73 @@ def common(target: Sequence[int], golden: Sequence[int]) -> Iterator[Pair]:
     """
     waiting = [(0, len(target), 0, len(golden))]
     while waiting:
-        a, b, c, d = waiting.pop()
-        while a < b and c < d and target[a] == golden[c]:
-            yield a, c
-            a, c = a + 1, c + 1
-        tail = 0
-        while a < b and c < d and target[b - 1] == golden[d - 1]:
-            b, d, tail = b - 1, d - 1, tail + 1
-        yield from ((b + i, d + i) for i in range(tail))
+        ends, (a, b, c, d) = _equal_ends(target, golden, waiting.pop())
+        yield from ends
         if a < b and c < d:
             if (b - a) * (d - c) > MAX_CELLS:
                 waiting.extend(_split(target, golden, (a, b, c, d)))
             else:
-                yield from _longest(target[a:b], golden[c:d], a, c)
+                yield from ((a + i, c + j) for i, j in _longest(target[a:b], golden[c:d]))
 
 
-def _longest(
-    target: Sequence[int], golden: Sequence[int], first: int, second: int
-) -> Iterator[Pair]:
-    from rapidfuzz.distance import LCSseq
+def _equal_ends(
+    target: Sequence[int], golden: Sequence[int], span: Span
+) -> tuple[list[Pair], Span]:
+    """What is equal at both ends of a span, and the span between."""
+    a, b, c, d = span
+    pairs = []
+    while a < b and c < d and target[a] == golden[c]:
+        pairs.append((a, c))
+        a, c = a + 1, c + 1
+    while a < b and c < d and target[b - 1] == golden[d - 1]:
+        b, d = b - 1, d - 1
+        pairs.append((b, d))
+    return pairs, (a, b, c, d)
 
+
+def _longest(target: Sequence[int], golden: Sequence[int]) -> Iterator[Pair]:
     shared = set(target) & set(golden)
-    if not shared:
-        return
     mine = [at for at, token in enumerate(target) if token in shared]
     theirs = [at for at, token in enumerate(golden) if token in shared]
-    for code in LCSseq.opcodes([target[at] for at in mine], [golden[at] for at in theirs]):
-        if code.tag == "equal":
-            for i, j in zip(
-                range(code.src_start, code.src_end),
-                range(code.dest_start, code.dest_end),
-                strict=True,
-            ):
-                yield mine[i] + first, theirs[j] + second
+    pairs = _longest_of_shared([target[at] for at in mine], [golden[at] for at in theirs])
+    return ((mine[i], theirs[j]) for i, j in pairs)
 
 
-def _split(
-    target: Sequence[int], golden: Sequence[int], span: tuple[int, int, int, int]
-) -> list[tuple[int, int, int, int]]:
+def _longest_of_shared(columns: Sequence[int], rows: Sequence[int]) -> Iterator[Pair]:
+    """Every number stands on both sides."""
+    ends, (a, b, c, d) = _equal_ends(columns, rows, (0, len(columns), 0, len(rows)))
+    yield from ends
+    idle = _idle_columns(columns[a:b], rows[c:d])
+    while b > a and d > c:
+        column = 1 << (b - a - 1)
+        if idle[d - c] & column:
+            b -= 1
+            continue
+        d -= 1
+        if idle[d - c] & column:  # with this row the column begins to count: they are a pair
+            b -= 1
+            yield b, d
+
+
+def _idle_columns(columns: Sequence[int], rows: Sequence[int]) -> list[int]:
+    """Bit c of number r: what the first r rows and the columns before c have in common grows no
+    longer by column c.
+
+    A row of the textbook table grows by 0 or 1 from column to column, so a number of as many bits
+    holds it, and one addition, whose carries run from column to column, makes the next.
+    """
+    places: dict[int, int] = {}
+    for at, token in enumerate(columns):
+        places[token] = places.get(token, 0) | 1 << at
+    every = (1 << len(columns)) - 1
+    idle = [every]
+    for token in rows:
+        fresh = idle[-1] & places.get(token, 0)
+        idle.append((idle[-1] + fresh | idle[-1] - fresh) & every)
+    return idle
+
+
+def _split(target: Sequence[int], golden: Sequence[int], span: Span) -> list[Span]:
     """Spans between anchors; without anchors, blocks in proportion, small enough for memory."""
     a, b, c, d = span
     anchors = _anchors(target[a:b], golden[c:d])
@@ -73,7 +103,7 @@ def _split(
     return spans
 
 
-def _blocks(span: tuple[int, int, int, int]) -> list[tuple[int, int, int, int]]:
+def _blocks(span: Span) -> list[Span]:
     a, b, c, d = span
     count = min(int(((b - a) * (d - c) / MAX_CELLS) ** 0.5) + 1, b - a, d - c)
     if count < 2:
