@@ -16,7 +16,7 @@ import opscope
 from opscope.cli.explain import BITS, EXITS, meanings, words
 from opscope.errors import OpscopeError, UsageError
 from opscope.judge.overflow import WORDS
-from opscope.judge.reasons import REASONS, reason_in
+from opscope.judge.reasons import OVERFLOWS, reason_in
 from opscope.run.finding import CONFIDENCES, KINDS
 
 SOURCE = Path(opscope.__file__).parent
@@ -127,7 +127,7 @@ def test_every_reason_that_the_rules_give_is_explained_and_no_other() -> None:
         "invalid floating-point operation",
         "… to … overflow",
     }
-    assert used | others == set(REASONS)
+    assert used | others == set(OVERFLOWS)
     overflow = (SOURCE / "judge" / "overflow.py").read_text(encoding="utf-8")
     for reason in others:
         part = max(reason.split("…"), key=len)

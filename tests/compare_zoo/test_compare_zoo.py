@@ -11,6 +11,7 @@ from pathlib import Path
 import compare_faults
 import pytest
 from compare_faults import FAULTS, HEALTHY, Fault
+from tests.told_reasons import unexplained
 
 import opscope
 from opscope.operators.catalogue import family
@@ -59,6 +60,7 @@ def test_names_the_right_operator_first(fault: Fault, golden: Golden, tmp_path: 
     document = compared(fault, golden, tmp_path / "run")
     assert document.verdict == "found"
     assert matches(document.findings[0], fault), document.findings[0]
+    assert unexplained(document.findings) == []
 
 
 @pytest.mark.parametrize("fault", HEALTHY, ids=lambda fault: fault.name)

@@ -14,8 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from opscope.judge.difference_reasons import PATTERNS
 from opscope.judge.mismatch import explain
 from opscope.judge.mismatch_values import factor_words
+from opscope.judge.reasons import reason_in
 
 RNG = np.random.default_rng(0)
 GOLDEN = RNG.standard_normal((4, 8, 16, 32)).astype(np.float32)
@@ -139,6 +141,7 @@ def test_one_explanation(kind: str, target: Any, words: str) -> None:
     found = explain(target, GOLDEN)
     assert found is not None
     assert (found.kind, words in found.words) == (kind, True), found.words
+    assert reason_in(found.words) in PATTERNS
 
 
 @pytest.mark.parametrize(

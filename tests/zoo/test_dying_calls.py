@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.told_reasons import unexplained
 
 import opscope
 from opscope.scan.api import scan
@@ -65,6 +66,7 @@ def test_a_process_that_dies_in_a_call(death: str, code: int, tmp_path: Path) ->
     )
     finding = scan(opscope.open_run(str(tmp_path / "run"))).findings[0]
     assert (finding.kind, finding.op) == ("crash", "aten::tanh_backward.default")
+    assert unexplained([finding]) == []
     assert finding.forward is not None
     assert finding.forward.op == "aten::tanh.default"
     assert str(finding.source).endswith("train.py:13")

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the reasons of an overflow or a NaN mean, and what is usually done about them."""
+"""What the reasons that findings give mean, and what is usually done about them: here those of an
+overflow or a NaN, beside it those of crashes, ranks and differences.
+"""
 
 from __future__ import annotations
 
 import re
 
-# Whatever stands for "…": numbers, ranges, types. The first that fits a text is its meaning, so the
-# general ones come last.
-REASONS: dict[str, str] = {
+from opscope.judge.difference_reasons import PARTINGS, PATTERNS
+from opscope.judge.ending_reasons import CRASHES, RANKS
+
+OVERFLOWS: dict[str, str] = {
     "division by the scalar 0": "the program divides by the number 0: often a count or a length "
     "that is empty",
     "division by zero": "elements of the divisor are 0: add a small number to it, or put another "
@@ -60,6 +63,10 @@ REASONS: dict[str, str] = {
     "… leaves …": "a number is beyond the largest of the type that it is converted to: keep this "
     "tensor in its type, or in bfloat16",
 }
+
+# Whatever stands for "…": numbers, ranges, types. The first that fits a text is its meaning, so the
+# general ones come last, those of an overflow among them.
+REASONS: dict[str, str] = CRASHES | RANKS | PARTINGS | PATTERNS | OVERFLOWS
 
 
 def reason_in(text: str) -> str | None:
