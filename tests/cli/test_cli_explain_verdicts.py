@@ -6,6 +6,7 @@ differences.
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -19,18 +20,22 @@ from tests.told_reasons import unexplained
 
 import opscope
 from opscope.cli.explain import meanings
-from opscope.judge.reasons import CRASHES, PARTINGS, RANKS, reason_in
+from opscope.judge.reasons import CRASHES, ORIGINS, PARTINGS, RANKS, reason_in
 from opscope.run.finding import Finding
 from opscope.scan.api import scan
 
 SOURCE = Path(opscope.__file__).parent
 MODULES = [
     *(SOURCE / "scan" / f"{name}.py" for name in ("crashes", "ended_ranks", "exchanges")),
-    *(SOURCE / "scan" / f"{name}.py" for name in ("peers", "replicas")),
+    *(SOURCE / "scan" / f"{name}.py" for name in ("peers", "replicas", "origins", "row_crossings")),
+    *(SOURCE / "scan" / f"{name}.py" for name in ("gradients", "equal_calls", "one_program")),
+    *(SOURCE / "scan" / f"{name}.py" for name in ("float_status", "summary")),
+    SOURCE / "scan" / "training" / "lost_updates.py",
+    SOURCE / "scan" / "training" / "unset_state.py",
     *(SOURCE / "compare" / "tell" / f"{name}.py" for name in ("findings", "drifting", "reference")),
     *sorted((SOURCE / "compare" / "cause").glob("*.py")),
-    *(SOURCE / "questions" / f"{name}.py" for name in ("compiled_nodes", "arguments")),
-    SOURCE / "judge" / "agreement.py",
+    *(SOURCE / "questions" / f"{name}.py" for name in ("compiled_nodes", "arguments", "findings")),
+    *(SOURCE / "judge" / f"{name}.py" for name in ("agreement", "replayed", "overflow")),
 ]
 # Pieces of sentences, and what warnings say: no reason of a finding by itself.
 PIECES = {
@@ -51,6 +56,10 @@ PIECES = {
     "7 (7)",
     "its default",
     "opscope run --check",
+    "7 in step 7",
+    "rank 7: 7",
+    "step 7",
+    "7 to 7",
 }
 WARNED = (
     "--noise-run: ",
@@ -64,6 +73,7 @@ WARNED = (
     "cannot be judged by the reference: ",
     "77: these calls 7",
     "the reference judged ",
+    "7: the program waited 7 s for the disk; ",
 )
 PLAIN = {
     "weight perturbed",
@@ -124,8 +134,7 @@ def reasons_of(path: Path) -> set[str]:
         if " " in text.strip()
         and text not in PIECES
         and not text.startswith(WARNED)
-        and "SELECT" not in text
-        and "c10d%" not in text
+        and not re.search(r"\n|SELECT|c10d%", text)
     }
 
 
@@ -136,7 +145,7 @@ def test_every_reason_that_is_written_is_known(path: Path) -> None:
 
 def test_the_reasons_of_the_tables_are_written_somewhere() -> None:
     used = {reason_in(text) for path in MODULES for text in reasons_of(path)}
-    known = CRASHES | RANKS | PARTINGS
+    known = CRASHES | RANKS | ORIGINS | PARTINGS
     source = " ".join(
         text
         for path in MODULES

@@ -22,6 +22,8 @@ import pytest
 from expected import PROGRAMS, Origin, Program
 from forking import Forking
 
+from opscope.judge.reasons import reason_in
+
 pytestmark = pytest.mark.zoo
 
 HERE = Path(__file__).parent
@@ -191,6 +193,8 @@ def test_zoo(program: Program, tmp_path: Path, forking: Forking) -> None:
     assert answer.returncode == (1 if program.origins else 0), answer.stderr + answer.stdout
     document = json.loads(answer.stdout)
     assert document["complete"], document
+    reasons = [reason for finding in document["findings"] for reason in finding["reasons"]]
+    assert [reason for reason in reasons if reason_in(reason) is None] == []
     assert (json.loads(plain.stdout)["summary"]["hidden"], plain.returncode) == (
         len(program.origins),
         0,

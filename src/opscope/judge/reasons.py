@@ -9,6 +9,7 @@ import re
 
 from opscope.judge.difference_reasons import PARTINGS, PATTERNS
 from opscope.judge.ending_reasons import CRASHES, RANKS
+from opscope.judge.origin_reasons import ORIGINS
 
 OVERFLOWS: dict[str, str] = {
     "division by the scalar 0": "the program divides by the number 0: often a count or a length "
@@ -66,7 +67,7 @@ OVERFLOWS: dict[str, str] = {
 
 # Whatever stands for "…": numbers, ranges, types. The first that fits a text is its meaning, so the
 # general ones come last, those of an overflow among them.
-REASONS: dict[str, str] = CRASHES | RANKS | PARTINGS | PATTERNS | OVERFLOWS
+REASONS: dict[str, str] = CRASHES | RANKS | ORIGINS | PARTINGS | PATTERNS | OVERFLOWS
 
 
 def reason_in(text: str) -> str | None:
