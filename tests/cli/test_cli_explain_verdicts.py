@@ -77,12 +77,10 @@ WARNED = (
 )
 PLAIN = {
     "weight perturbed",
-    "wrong eps",
     "swapped operands",
     "dropout seed",
     "missing residual",
     "extra call",
-    "other activation",
 }
 RAISES = """
 import torch

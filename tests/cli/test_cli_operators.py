@@ -59,7 +59,6 @@ def compared(place: Path, *options: str) -> tuple[int, str]:
     return done.returncode, "\n".join(json.loads(done.stdout)["summary"]["warnings"])
 
 
-@pytest.mark.sample
 def test_a_file_changes_a_verdict(untold: Path) -> None:
     code, warnings = compared(untold)
     assert code == 1

@@ -117,7 +117,6 @@ def test_shapes_that_were_fixed_are_silent_and_modules_are_the_models(tmp_path: 
     assert modules[0] == modules[1] == {"", "conv", "norm"}
 
 
-@pytest.mark.sample
 def test_another_argument_is_named_at_the_line_it_was_exported_from(tmp_path: Path) -> None:
     file = exported(tmp_path / "model.pt2", seeded(Words, 1e-3), words(4))
     run = eager(tmp_path / "eager", seeded(Words), words)

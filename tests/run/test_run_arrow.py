@@ -12,11 +12,13 @@ from run_rows import call, rows_of, tensor
 
 from opscope.errors import MissingValueError, RecordError
 from opscope.run.arrow import (
+    RowsTable,
     column_array,
     column_of_view,
     column_values,
     decode_stream,
     encode_column,
+    encode_columns,
     encode_rows,
     struct_columns,
     table_schema,
@@ -73,6 +75,22 @@ def test_large_tables_are_cut_into_batches() -> None:
     with nanoarrow.c_array_stream(run.table("calls")) as stream:
         assert [batch.length for batch in stream] == [8192, 8192, 3616]
     assert list(decode_stream("calls", run.table("calls"))) == rows
+
+
+def test_a_table_that_is_read_again_is_encoded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded = []
+
+    def counted(types: dict[str, str], columns: Any) -> Any:
+        encoded.append(types)
+        return encode_columns(types, columns)
+
+    monkeypatch.setattr("opscope.run.arrow.encode_columns", counted)
+    rows = [call(1), call(2)]
+    table = RowsTable("calls", rows)
+    first = nanoarrow.c_array_stream(table)
+    assert list(decode_stream("calls", table)) == list(decode_stream("calls", first)) == rows
+    assert list(decode_stream("calls", table)) == rows
+    assert len(encoded) == 1
 
 
 def test_text_that_is_no_unicode_is_written_readable() -> None:

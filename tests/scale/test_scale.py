@@ -84,6 +84,7 @@ def test_of_many_ranks_the_one_is_named(fault: str | None, tmp_path: Path) -> No
     assert told <= {fault.rank for fault in plan.faults}
 
 
+@pytest.mark.zoo
 def test_faults_of_many_kinds_in_one_job_are_told_each(tmp_path: Path) -> None:
     plan = planned_together(ranks=MANY, steps=12, layers=2, seed=3)
     run, _ = write_job(tmp_path / "run", plan)

@@ -31,6 +31,7 @@ from opscope.run.relation import Relations
 from opscope.run.schema import Call, Judgement, Process, Stack, Tensor
 
 if TYPE_CHECKING:
+    from opscope.run.arrow import RowsTable
     from opscope.run.protocol import ArrowStream, RunInfo
 
 Load = Callable[[Path, str, "DType | None"], Array]
@@ -182,9 +183,13 @@ class _MeasuredTable:
         return table_schema("tensors").__arrow_c_schema__()
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return self._measured.__arrow_c_stream__(requested_schema)
+
+    @cached_property
+    def _measured(self) -> RowsTable:
         from opscope.run.arrow import RowsTable
 
-        return RowsTable("tensors", self._run.rows("tensors")).__arrow_c_stream__(requested_schema)
+        return RowsTable("tensors", self._run.rows("tensors"))
 
 
 def _missing(tensor: Tensor) -> str:

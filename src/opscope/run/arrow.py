@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -301,8 +301,8 @@ def stream_batches(table: str, stream: ArrowStream) -> Iterator[CArray]:
 
 
 class RowsTable:
-    """A table over records in memory; every __arrow_c_stream__ encodes them anew, ROWS_PER_BATCH
-    rows at a time.
+    """A table over records in memory, ROWS_PER_BATCH rows at a time, encoded when it is first read:
+    a database reads a table once for each question.
     """
 
     def __init__(self, table: str, rows: Sequence[msgspec.Struct]) -> None:
@@ -310,10 +310,13 @@ class RowsTable:
         self._rows = rows
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        starts = range(0, len(self._rows), ROWS_PER_BATCH)
-        batches = [self._encode(self._rows[start : start + ROWS_PER_BATCH]) for start in starts]
-        stream = CArrayStream.from_c_arrays(batches, schema_of(self._types))
+        stream = CArrayStream.from_c_arrays(self._batches, schema_of(self._types))
         return stream.__arrow_c_stream__(requested_schema)
+
+    @cached_property
+    def _batches(self) -> list[CArray]:
+        starts = range(0, len(self._rows), ROWS_PER_BATCH)
+        return [self._encode(self._rows[start : start + ROWS_PER_BATCH]) for start in starts]
 
     def _encode(self, rows: Sequence[msgspec.Struct]) -> CArray:
         return encode_columns(
