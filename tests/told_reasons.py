@@ -5,12 +5,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from opscope.judge.reasons import reason_in
+from opscope.cli.explain import meanings
+from opscope.errors import UsageError
 from opscope.run.finding import Finding
 
 
 def unexplained(findings: Iterable[Finding]) -> list[str]:
-    """Each reason that stands in no table, as it is printed."""
-    return [
-        reason for finding in findings for reason in finding.reasons if reason_in(reason) is None
-    ]
+    """Each reason that has no meaning, as it is printed."""
+    return [reason for finding in findings for reason in finding.reasons if not explained(reason)]
+
+
+def explained(reason: str) -> bool:
+    """Whether `opscope explain` has a meaning for it."""
+    try:
+        return bool(meanings(reason))
+    except UsageError:
+        return False
