@@ -95,7 +95,6 @@ class Parting(msgspec.Struct, frozen=True):
     words: str = ""  # how what the starts do differs, where their values do not tell
     crossed: bool = False  # whether the starts read the same, in each other's place
     alike: bool = False  # whether the starts read the same, and nothing else
-    lasting: bool = True  # whether nothing agrees again of what either start makes
     grown: bool = False  # whether the starts only make more of a difference that was there
 
 
@@ -530,7 +529,6 @@ class Regions:
             walks[0].last if mine < 0 else mine,
             crossed=bool(swapped),
             alike=both and self._shared(mine, theirs)[1],
-            lasting=both and walks[0].order(mine)[2] and walks[1].order(theirs)[2],
         )
 
     def _comparable(self, *starts: int) -> bool:

@@ -95,7 +95,8 @@ def _fewer(
         among = {int(states[row]) for row in more}
         partners = meetings.partner[number]
         if len(less) < len(more) and all(
-            not unmet[number][row] and int(states[partners[row]]) in among for row in less
+            not unmet[number][row] and partners[row] >= 0 and int(states[partners[row]]) in among
+            for row in less
         ):
             found.add(place)
     return found

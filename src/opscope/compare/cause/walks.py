@@ -28,6 +28,7 @@ LEAST = 4  # elements of a tensor that agrees by more than chance
 NORM = 8  # calls of which a norm is written out, one after the other
 MAX_REGION = 256
 MAX_AROUND = 2
+MAX_VIEWS = 3
 MAX_ORDERING = 8
 NEAR = 8  # calls after a start, that its region goes on to
 MAX_UNSEEN = 6  # calls above a start of which statistics tell nothing
@@ -436,7 +437,8 @@ class Walk:
                 break
             found.append(at)
         unseen = sorted(self._all_above(start) - self._bright - {start})[-MAX_UNSEEN:]
-        return [*found, *unseen, *self._parts(rows), *self._ordering(start)]
+        order = *self._ordering(start), *self._views(start, rows)
+        return [*found, *unseen, *self._parts(rows), *order]
 
     def _parts(self, rows: Sequence[int]) -> list[int]:
         """The calls that took what a start reads out of something larger, as an unbind does: they
@@ -474,6 +476,19 @@ class Walk:
                         found.append(call)
                         waiting.append(call)
         return found
+
+    def _views(self, start: int, read: Sequence[int]) -> list[int]:
+        """The last calls that made views of what a start reads, where a reshape without its
+        transposition exchanges what statistics do not tell apart.
+        """
+        tensors, producers = self._side.tensors, self._flow.producer[[*read]]
+        made = [int(call) for call in producers if call >= 0]
+        begin, end = np.searchsorted(tensors.call, [min(made, default=start), start]).tolist()
+        rows = np.arange(begin, end)
+        shared = np.isin(tensors.version[rows], tensors.version[[*read]]) & tensors.output[rows]
+        calls = dict.fromkeys(tensors.call[rows[shared]].tolist())
+        idle = [call for call in calls if traits_of(self._side.operator(call)).idle]
+        return [call for call in idle if self._side.calls.leaf[call]][-MAX_VIEWS:]
 
     def _computed(self, call: int) -> int:
         """A call, or what computed that of which it is a view or a copy."""

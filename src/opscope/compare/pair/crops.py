@@ -7,6 +7,7 @@ Of so many elements, all but a few, the least or the most is nearly always that 
 
 from __future__ import annotations
 
+from collections import Counter
 from fractions import Fraction
 from itertools import product
 from typing import TYPE_CHECKING, NamedTuple
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 LEAST = Fraction(2, 3)  # of the data: less is a part of a batch
 FEWEST = 8  # elements of data that may be cut
 SPREAD = 4.0  # times by which the squares of what is cut off may be more, or less, than of all
+MOST_SHARES = 4
 EXACT = 1e-4  # of the sum of what is cut off, as statistics tell it
 NEIGHBOURS = 4  # tensors of the nearest extremes, to either side, that are looked at
 WRITTEN, NEAR_WRITTEN = 1e4, 1e-2  # an extreme that is a written number tells nothing
@@ -55,9 +57,11 @@ def cut_tables(side: Side) -> list[tuple[int, int]]:
 
 
 def shares(side: Side, tables: list[tuple[int, int]]) -> set[Fraction]:
-    """Which parts of the tables those are, and of what has an element for each two of theirs."""
-    of_tables = {_share(side, given, made) for given, made in tables}
-    return of_tables | {share * share for share in of_tables}
+    """Which parts of the tables those are, the most frequent of them, and of what has an element
+    for each two of theirs.
+    """
+    often = Counter(_share(side, given, made) for given, made in tables).most_common(MOST_SHARES)
+    return {power for share, _ in often for power in (share, share * share)}
 
 
 def _share(side: Side, given: int, made: int) -> Fraction:
