@@ -58,6 +58,8 @@ PIECES = {
     "opscope run --check",
     "7 in step 7",
     "rank 7: 7",
+    "rank 7: 77",
+    "time 7 of 7 that this line does it; the run knows of no steps",
     "step 7",
     "7 to 7",
 }
@@ -74,6 +76,8 @@ WARNED = (
     "77: these calls 7",
     "the reference judged ",
     "7: the program waited 7 s for the disk; ",
+    "7 leaps from 7 in step 7 to 7 in step 7",
+    "; it began in step 7: ",
 )
 PLAIN = {
     "weight perturbed",
