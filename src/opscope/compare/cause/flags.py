@@ -42,20 +42,20 @@ class Medians:
         self._numbers = numbers
         self._lower: list[float] = []
         self._upper: list[float] = []
-        self._found = [0.0]
+        self._medians = [0.0]
 
     def of(self, count: int) -> float:
         """The median of the first so many; 0 of none."""
-        for number in self._numbers[len(self._found) - 1 : count].tolist():
+        for number in self._numbers[len(self._medians) - 1 : count].tolist():
             self._take(number)
-        return self._found[count]
+        return self._medians[count]
 
     def _take(self, number: float) -> None:
         lower, upper = self._lower, self._upper
         heapq.heappush(upper, -heapq.heappushpop(lower, -number))
         if len(upper) > len(lower):
             heapq.heappush(lower, -heapq.heappop(upper))
-        self._found.append(-lower[0] if len(lower) > len(upper) else (upper[0] - lower[0]) / 2)
+        self._medians.append(-lower[0] if len(lower) > len(upper) else (upper[0] - lower[0]) / 2)
 
 
 def _blocks(count: int) -> Iterator[slice]:
@@ -82,8 +82,8 @@ class Signs:
     def _of_dead(self) -> Bools:
         """Rows that dead calls wrote or read, and those that others read of what they wrote."""
         dead, rows = np.append(self.dead, False), self.pairing.rows
-        found: Bools = dead[rows.target_call] | dead[self.producers[0]]
-        return found
+        of_dead: Bools = dead[rows.target_call] | dead[self.producers[0]]
+        return of_dead
 
     @cached_property
     def steep(self) -> Bools:
@@ -129,15 +129,15 @@ class Signs:
     def producers(self) -> tuple[Ints, Ints]:
         """Producers on either side of each row's tensors."""
         rows = self.pairing.rows
-        found = []
-        for flow, places in zip(self.pairing.flows, (rows.target, rows.golden), strict=True):
+        producers = []
+        for flow, column in zip(self.pairing.flows, (rows.target, rows.golden), strict=True):
             producer = (
-                flow.producer[np.maximum(places, 0)]
+                flow.producer[np.maximum(column, 0)]
                 if len(flow.producer)
-                else np.full(len(places), NONE)
+                else np.full(len(column), NONE)
             )
-            found.append(np.where(places >= 0, producer, NONE))
-        return found[0], found[1]
+            producers.append(np.where(column >= 0, producer, NONE))
+        return producers[0], producers[1]
 
     @cached_property
     def matched_producer(self) -> Bools:
@@ -152,17 +152,19 @@ class Signs:
     @cached_property
     def outside(self) -> Bools:
         """Rows that no recorded call produced, on either side."""
-        found: Bools = (self.producers[0] < 0) & (self.producers[1] < 0)
-        return found
+        outside: Bools = (self.producers[0] < 0) & (self.producers[1] < 0)
+        return outside
 
     @cached_property
     def begins_forward(self) -> Bools:
         """The forward calls of the first step of their rank."""
-        calls, found = self.calls, np.zeros(len(self.calls), dtype=np.bool_)
+        calls, of_first_step = self.calls, np.zeros(len(self.calls), dtype=np.bool_)
         for rank in distinct(calls.rank).tolist():
             here = calls.rank == rank
-            found |= here & (calls.step == calls.step[np.argmax(here)])
-        return found & self.pairing.target.which(calls.phase, lambda phase: phase == "forward")
+            of_first_step |= here & (calls.step == calls.step[np.argmax(here)])
+        return of_first_step & self.pairing.target.which(
+            calls.phase, lambda phase: phase == "forward"
+        )
 
     @cached_property
     def owned(self) -> Bools:
@@ -171,66 +173,66 @@ class Signs:
         """
         rows, flow = self.pairing.rows, self.pairing.flows[0]
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
-        found = flags_at(mine.parameter, rows.target) | flags_at(theirs.parameter, rows.golden)
+        owned = flags_at(mine.parameter, rows.target) | flags_at(theirs.parameter, rows.golden)
         known = distinct(flow.state[mine.parameter & (flow.state != 0)])
-        return found | flags_at(np.isin(flow.state, known), rows.target) if len(known) else found
+        return owned | flags_at(np.isin(flow.state, known), rows.target) if len(known) else owned
 
     @cached_property
     def viewed_otherwise(self) -> Bools:
         """Rows that read the same named tensor on both sides, shaped or turned otherwise."""
-        found = np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        otherwise = np.zeros(len(self.pairing.rows), dtype=np.bool_)
         if not len(self.pairing.target.tensors) or not len(self.pairing.golden.tensors):
-            return found
-        for part in _blocks(len(found)):
-            found[part] = self._viewed_otherwise(part)
-        return found
+            return otherwise
+        for part in _blocks(len(otherwise)):
+            otherwise[part] = self._viewed_otherwise(part)
+        return otherwise
 
     def _viewed_otherwise(self, part: slice) -> Bools:
         mine, theirs = self.pairing.target.tensors, self.pairing.golden.tensors
         left, right = self.pairing.rows.target[part], self.pairing.rows.golden[part]
-        found: Bools = (left >= 0) & (right >= 0) & (mine.named[left] != 0)
-        chosen = np.flatnonzero(found)
+        otherwise: Bools = (left >= 0) & (right >= 0) & (mine.named[left] != 0)
+        chosen = np.flatnonzero(otherwise)
         left, right = left[chosen], right[chosen]
         turned = (mine.shape[left] != theirs.shape[right]) | (
             mine.stride[left] != theirs.stride[right]
         )
-        found[chosen] = (
+        otherwise[chosen] = (
             turned
             & (mine.named[left] == theirs.named[right])
             & (mine.l2norm[left] == theirs.l2norm[right])
             & (mine.sorted_shape[left] == theirs.sorted_shape[right])
         )
-        return found
+        return otherwise
 
     def identities(self, chosen: Ints) -> Words:
         """A hash of what makes two rows the same difference: the version on the target's side, else
         the states on both.
         """
-        found = np.empty(len(chosen), dtype=np.uint64)
+        hashes = np.empty(len(chosen), dtype=np.uint64)
         for part in _blocks(len(chosen)):
-            found[part] = self._identities(chosen[part])
-        return found
+            hashes[part] = self._identities(chosen[part])
+        return hashes
 
     def _identities(self, chosen: Ints) -> Words:
         rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
         left, right = rows.target[chosen], rows.golden[chosen]
         process, version = self.calls.process[tensors.call[left]], tensors.version[left]
-        found = mixed(process.view(np.uint64), version.view(np.uint64))
+        hashes = mixed(process.view(np.uint64), version.view(np.uint64))
         unknown = np.flatnonzero(version < 0)
-        found[unknown] = mixed(flows[0].state[left[unknown]], flows[1].state[right[unknown]])
-        return found
+        hashes[unknown] = mixed(flows[0].state[left[unknown]], flows[1].state[right[unknown]])
+        return hashes
 
     @cached_property
     def first_computed(self) -> Ints:
         """For each call the first of its rank, views apart, with an output that is not equal; the
         number of calls where none is.
         """
-        found = np.full(len(self.calls), len(self.calls), dtype=np.int64)
+        first = np.full(len(self.calls), len(self.calls), dtype=np.int64)
         for rank, calls in self.differences.items():
             computed = calls[~self.views[calls]]
             if len(computed):
-                found[self.calls.rank == rank] = computed[0]
-        return found
+                first[self.calls.rank == rank] = computed[0]
+        return first
 
     @cached_property
     def unexplained(self) -> Ints:
@@ -274,8 +276,8 @@ class Signs:
             _COARSE * 2.0**-24, rows.roundoff[chosen] * (_SYSTEMATIC + _COARSE / np.sqrt(size))
         )
         with np.errstate(invalid="ignore"):
-            found: Bools = np.abs(left - right) > bound * np.maximum(left, right)
-        return found
+            drifts: Bools = np.abs(left - right) > bound * np.maximum(left, right)
+        return drifts
 
     def drifts_alone(self, row: int) -> bool:
         """Whether all that tells a row apart is its norm: it is no further off than a few roundings
@@ -291,15 +293,15 @@ class Signs:
         holds anything.
         """
         filling = self.pairing.target.which(self.calls.op, fills)
-        rows, found = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
+        rows, overwritten = self.pairing.rows, np.zeros(len(self.pairing.rows), dtype=np.bool_)
         if not filling.any():
-            return found
+            return overwritten
         chosen = np.flatnonzero(
             ~rows.output & (rows.target >= 0) & filling[np.maximum(rows.target_call, 0)]
         )
         first = np.searchsorted(self.pairing.target.tensors.call, rows.target_call[chosen])
-        found[chosen] = rows.target[chosen] == first
-        return found
+        overwritten[chosen] = rows.target[chosen] == first
+        return overwritten
 
     @cached_property
     def differences(self) -> dict[int, Ints]:
@@ -324,12 +326,12 @@ class Signs:
     @cached_property
     def named_again(self) -> Bools:
         """Views of which an output bears the version of an input."""
-        found = np.zeros(len(self.calls), dtype=np.bool_)
+        named_again = np.zeros(len(self.calls), dtype=np.bool_)
         if self.views.any():
-            found[
+            named_again[
                 self.pairing.target.tensors.call[aliases(self.calls, self.pairing.target.tensors)]
             ] = True
-        return found & self.views
+        return named_again & self.views
 
     def rows_of(self, call: int) -> range:
         """The rows of a call of the target."""
@@ -350,8 +352,8 @@ class Signs:
         """How far apart half of the results are that stand before a call in its step and rank; 0
         where none does.
         """
-        found = self._results.get((int(self.calls.rank[call]), int(self.calls.step[call])))
-        return found[1].of(int(np.searchsorted(found[0], call))) if found is not None else 0.0
+        results = self._results.get((int(self.calls.rank[call]), int(self.calls.step[call])))
+        return results[1].of(int(np.searchsorted(results[0], call))) if results is not None else 0.0
 
     @cached_property
     def _results(self) -> dict[tuple[int, int], tuple[Array, Medians]]:
@@ -369,11 +371,11 @@ class Signs:
             if len(owner)
             else np.empty(0, dtype=np.int64)
         )
-        found = {}
+        results = {}
         for start, stop in pairwise([*begins.tolist(), len(owner)]):
             rank, step = place[:, start].tolist()
-            found[rank, step] = owner[start:stop], Medians(rows.error[chosen[start:stop]])
-        return found
+            results[rank, step] = owner[start:stop], Medians(rows.error[chosen[start:stop]])
+        return results
 
     @cached_property
     def sure(self) -> Bools:
@@ -381,13 +383,13 @@ class Signs:
         hide that elements changed places.
         """
         rows, (mine, theirs) = self.pairing.rows, self.pairing.flows
-        found: Bools = (rows.target >= 0) & (rows.golden >= 0)
-        both = np.flatnonzero(found)
+        sure: Bools = (rows.target >= 0) & (rows.golden >= 0)
+        both = np.flatnonzero(sure)
         left, right = rows.target[both], rows.golden[both]
-        found[both] = (
+        sure[both] = (
             mine.whole[left] & theirs.whole[right] & (mine.state[left] == theirs.state[right])
         )
-        return found
+        return sure
 
     def guessed(self, call: int) -> list[int]:
         """The rows that a call reads and that only statistics call equal."""
@@ -408,9 +410,9 @@ class Signs:
         """Whether the statistics of what a blurred call reads hold no norm (a mask, infinite
         scores), and so say next to nothing.
         """
-        norms, places = self.pairing.target.tensors.l2norm, self.pairing.rows.target
+        norms, target_rows = self.pairing.target.tensors.l2norm, self.pairing.rows.target
         return self.earlier_difference(call) and any(
-            not np.isfinite(norms[places[row]]) for row in self.guessed(call)
+            not np.isfinite(norms[target_rows[row]]) for row in self.guessed(call)
         )
 
 

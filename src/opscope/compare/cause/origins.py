@@ -93,16 +93,16 @@ class Search:
         for call in self._events():
             if len(self.causes) >= MAX_CAUSES:
                 break
-            found = self._judge(call)
-            if found is None:
+            cause = self._judge(call)
+            if cause is None:
                 continue
-            if self._sent_by_another(found):
+            if self._sent_by_another(cause):
                 self._culprits.add(call)
                 self._reached.add(int(self.calls.rank[call]))
             else:
-                self._accept(found)
-        for found in self._leaps():
-            self._accept(found)
+                self._accept(cause)
+        for cause in self._leaps():
+            self._accept(cause)
         return self.causes
 
     @property
@@ -136,12 +136,12 @@ class Search:
             np.flatnonzero(self.pairing.golden.calls.leaf & (self.pairing.match.golden < 0)),
         )
         explained |= {int(self.pairing.match.golden[call]) for call in lost}
-        found: list[int] = []
+        opaque: list[int] = []
         for call in np.flatnonzero(wanted).tolist()[::-1]:
             if call not in explained:
-                found.append(call)
+                opaque.append(call)
                 explained |= enclosing(self.calls, np.array([call]))
-        return found
+        return opaque
 
     def _leaps(self) -> list[Cause]:
         """For each rank without a cause the first call at which values leap apart.
@@ -173,18 +173,18 @@ class Search:
         if len(chosen):
             chosen = chosen[~self._signs.named_again[rows.target_call[chosen]]]
             calls = rows.target_call[chosen]
-            kept = np.ones(len(chosen), dtype=np.bool_)
-            for place in np.flatnonzero(self._forward[calls] >= 0).tolist():
-                kept[place] = not self._shapes.recorded_otherwise(
-                    int(calls[place]), int(self._forward[calls[place]])
+            alike = np.ones(len(chosen), dtype=np.bool_)
+            for number in np.flatnonzero(self._forward[calls] >= 0).tolist():
+                alike[number] = not self._shapes.recorded_otherwise(
+                    int(calls[number]), int(self._forward[calls[number]])
                 )
-            chosen = chosen[kept]
+            chosen = chosen[alike]
         chosen = chosen[~np.isin(self.calls.rank[rows.target_call[chosen]], list(called))]
-        found = []
+        causes = []
         for row in leaps(self.pairing, self.measures, chosen, self._signs.steep):
             call = int(rows.target_call[row])
             kind = COMPUTED if rows.output[row] else REWIRED
-            found.append(
+            causes.append(
                 Cause(
                     kind,
                     call,
@@ -193,7 +193,7 @@ class Search:
                     sure=False,
                 )
             )
-        return found
+        return causes
 
     def _sent_by_another(self, cause: Cause) -> bool:
         """Whether a collective only hands on what another rank put in: there, a difference stands
@@ -263,8 +263,8 @@ class Search:
         )
         once = np.zeros(len(chosen), dtype=np.bool_)
         once[first] = True
-        found: Ints = chosen[once | (flags < 4)]
-        return found
+        telling: Ints = chosen[once | (flags < 4)]
+        return telling
 
     # -- one call ----------------------------------------------------------------------------------
 
@@ -302,12 +302,12 @@ class Search:
 
     def _words(self, call: int) -> tuple[str, ...]:
         """How the arguments of a call differ from golden's, in words; nothing where they do not."""
-        found = (
+        difference = (
             self._differing(call, int(self.pairing.match.target[call]))
             if self._signs.arguments_differ[call]
             else ""
         )
-        return (found,) if found else ()
+        return (difference,) if difference else ()
 
     def _from_equal(self, call: int, golden: int, words: tuple[str, ...]) -> Cause | None:
         """The cause of what a call makes of inputs that are equal."""
@@ -342,17 +342,18 @@ class Search:
             if words:
                 return Cause(ARGUMENT, at, int(match[at]), words=words)
             for row in self._signs.guessed(at):
-                one, other = int(mine[row]), int(theirs[row])
-                found = (
+                producer, golden_producer = int(mine[row]), int(theirs[row])
+                cause = (
                     self._alone(at, row)
-                    if one != other and (one < 0 or match[one] != other)
+                    if producer != golden_producer
+                    and (producer < 0 or match[producer] != golden_producer)
                     else None
                 )
-                if found is not None:
-                    return found
-                if one >= 0 and match[one] == other and one not in seen:
-                    seen.add(one)
-                    heapq.heappush(waiting, -one)
+                if cause is not None:
+                    return cause
+                if producer >= 0 and match[producer] == golden_producer and producer not in seen:
+                    seen.add(producer)
+                    heapq.heappush(waiting, -producer)
         return None
 
     def _alone(self, call: int, row: int) -> Cause | None:
@@ -482,29 +483,31 @@ class Search:
         """
         for row in self._unexplained_of.get(call, ()):
             mine, theirs = int(self._signs.producers[0][row]), int(self._signs.producers[1][row])
-            found = (
+            cause = (
                 self._arrival(call, row) if mine < 0 and theirs < 0 else self._structural(call, row)
             )
-            if found is not None:
-                return found
+            if cause is not None:
+                return cause
         return None
 
     @cached_property
     def _unexplained_of(self) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = defaultdict(list)
+        by_call: dict[int, list[int]] = defaultdict(list)
         for row in self._telling.tolist():
-            found[int(self.pairing.rows.target_call[row])].append(row)
-        return found
+            by_call[int(self.pairing.rows.target_call[row])].append(row)
+        return by_call
 
     def _identity(self, row: int) -> tuple[int, int]:
         """What makes two rows the same difference: the version on the target's side, else the
         states on both.
         """
         rows, flows, tensors = self.pairing.rows, self.pairing.flows, self.pairing.target.tensors
-        place = int(rows.target[row])
-        if tensors.version[place] >= 0:
-            return int(self.calls.process[tensors.call[place]]), int(tensors.version[place])
-        return int(flows[0].state[place]), int(flows[1].state[rows.golden[row]])
+        target_row = int(rows.target[row])
+        if tensors.version[target_row] >= 0:
+            return int(self.calls.process[tensors.call[target_row]]), int(
+                tensors.version[target_row]
+            )
+        return int(flows[0].state[target_row]), int(flows[1].state[rows.golden[row]])
 
     def _arrival(self, call: int, row: int) -> Cause | None:
         """A tensor that differs and that nobody recorded produced."""
@@ -535,18 +538,18 @@ class Search:
         if self.causes:
             return None
         golden = int(self.pairing.match.target[call])
-        found = [
+        lonely = [
             self._lonely.first_before(call, target=True),
             self._lonely.first_before(golden, target=False),
         ]
-        if found[0] >= 0:
-            return Cause(EXTRA, found[0], NONE, row, sure=False)
-        return Cause(MISSING, call, found[1], row, sure=False) if found[1] >= 0 else None
+        if lonely[0] >= 0:
+            return Cause(EXTRA, lonely[0], NONE, row, sure=False)
+        return Cause(MISSING, call, lonely[1], row, sure=False) if lonely[1] >= 0 else None
 
     def _computed_before(self, call: int) -> bool:
         """Whether anything of its rank differed before a call but views of what arrived unlike."""
         return self._signs.earlier_difference(call) and any(
-            one not in self._viewed for one in self._signs.differing_before(call)
+            earlier not in self._viewed for earlier in self._signs.differing_before(call)
         )
 
     def _computing(self, call: int) -> int:
@@ -645,9 +648,9 @@ class Search:
         """Whether a sum is only taken in another order, so that its parts differ and the whole does
         not.
         """
-        found = self._sums.reordered(call)
-        self._reordered.update(found)
-        return bool(found)
+        reordered = self._sums.reordered(call)
+        self._reordered.update(reordered)
+        return bool(reordered)
 
     @cached_property
     def _sums(self) -> Sums:
@@ -657,8 +660,8 @@ class Search:
         """That a row has another element type than golden's, in words; "" when it has not."""
         rows = self.pairing.rows
         mine, theirs = (
-            side.words.get(int(side.tensors.dtype[place]), "")
-            for side, place in (
+            side.words.get(int(side.tensors.dtype[tensor]), "")
+            for side, tensor in (
                 (self.pairing.target, rows.target[row]),
                 (self.pairing.golden, rows.golden[row]),
             )
@@ -685,8 +688,8 @@ class Search:
         """Calls without a partner through which a tensor came, and the error of what they were
         given; inf where that has an origin.
         """
-        found, given = self._lonely.above(start, target=target)
-        return found, max((self._handed_over(call) for call in given), default=0.0)
+        alone, given = self._lonely.above(start, target=target)
+        return alone, max((self._handed_over(call) for call in given), default=0.0)
 
     def _handed_over(self, producer: int) -> float:
         """Error of what a matched call hands over, inf when it is a consequence of an origin
@@ -709,9 +712,11 @@ class Search:
                 waiting.pop()
                 continue
             above = () if at in self._culprits else self._above(at)
-            unknown = [one for one in above if NONE < one < at and one not in self._tainted]
+            unknown = [
+                source for source in above if NONE < source < at and source not in self._tainted
+            ]
             tainted = at in self._culprits or any(
-                one == NONE or self._tainted.get(one, False) for one in above
+                source == NONE or self._tainted.get(source, False) for source in above
             )
             if unknown and not tainted:
                 waiting.extend(unknown)
@@ -726,7 +731,7 @@ class Search:
         another kind.
         """
         rows = self.pairing.rows
-        found: list[int] = []
+        above: list[int] = []
         for row in self._signs.rows_of(call):
             mine, theirs = int(self._signs.producers[0][row]), int(self._signs.producers[1][row])
             unread = rows.status[row] == UNKNOWN and mine >= 0
@@ -736,21 +741,21 @@ class Search:
                 if self._identity(row) in self._arrived or (
                     self.causes and self._signs.earlier_difference(call)
                 ):
-                    found.append(NONE)
+                    above.append(NONE)
                 continue
             if mine in self._culprits or theirs in self._culprits_golden:
-                found.append(NONE)
+                above.append(NONE)
             elif mine >= 0:
-                found.append(mine)
+                above.append(mine)
             elif self.causes and self._signs.earlier_difference(call):
-                found.append(NONE)
+                above.append(NONE)
         if self._forward[call] >= 0:
-            found.append(int(self._forward[call]))
+            above.append(int(self._forward[call]))
         if self.pairing.match.target[call] < 0:
-            found.extend(
+            above.extend(
                 producer for producer in self._lonely.inputs_of(call, target=True) if producer >= 0
             )
-        return found
+        return above
 
     def _accept(self, cause: Cause) -> None:
         """Note a cause; what was found free of taint behind it is looked at again."""

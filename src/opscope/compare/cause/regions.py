@@ -165,9 +165,9 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
     alike = _one_family(pairing, mine, theirs)
     computed = COMPUTED if alike and parting.alike else OTHERWISE
     kind = ARGUMENT if alike and differing else computed
-    told = (differing,) if alike and differing else ()
+    differences = (differing,) if alike and differing else ()
     sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
-    return Cause(kind, mine, theirs, sure=sure, words=told, region=parting.region)
+    return Cause(kind, mine, theirs, sure=sure, words=differences, region=parting.region)
 
 
 def _one_family(pairing: Pairing, mine: int, theirs: int) -> bool:
@@ -206,11 +206,11 @@ class Regions:
 
     @cached_property
     def _leaf(self) -> tuple[Ints, Ints]:
-        found = [
+        rows = [
             np.flatnonzero(side.calls.leaf[side.tensors.call] & (side.tensors.nan >= 0))
             for side in self._sides
         ]
-        return found[0], found[1]
+        return rows[0], rows[1]
 
     @cached_property
     def _mirrored(self) -> Meetings:
@@ -250,62 +250,69 @@ class Regions:
         side = self._sides[number]
         draws = side.which(side.calls.op, lambda op: traits_of(op).random)
         tensors = side.tensors
-        told = tensors.output & side.calls.leaf[tensors.call] & (tensors.size >= LEAST)
-        return np.flatnonzero(told & draws[tensors.call] & ~self._vague[number])
+        made = tensors.output & side.calls.leaf[tensors.call] & (tensors.size >= LEAST)
+        return np.flatnonzero(made & draws[tensors.call] & ~self._vague[number])
 
     def parting(self, *, values: bool) -> Parting | None:
         """Where the two part first; None where all that matters agrees. values: whether those that
         are kept may be read.
         """
-        found = self._first_parting()
-        order = scrambled(self.pairing, self.meetings, found.start) if found and values else None
-        if found is None or order is None:
-            return found
-        region = tuple((call, start) for call, start in zip(order, found.start, strict=True))
+        parting = self._first_parting()
+        order = (
+            scrambled(self.pairing, self.meetings, parting.start) if parting and values else None
+        )
+        if parting is None or order is None:
+            return parting
+        region = tuple((call, start) for call, start in zip(order, parting.start, strict=True))
         return msgspec.structs.replace(
-            found, start=order, region=(region[0], region[1]), row=NONE, words=ORDER, crossed=False
+            parting,
+            start=order,
+            region=(region[0], region[1]),
+            row=NONE,
+            words=ORDER,
+            crossed=False,
         )
 
     def _first_parting(self) -> Parting | None:
         """The same, where nothing is known of the order of elements."""
-        found = [*self._results(), *self._states.apart()]
-        if not found:
+        apart = [*self._results(), *self._states.apart()]
+        if not apart:
             return self._by_left_states()
-        place, stage, _ = min(found, key=lambda one: one[:2])
+        place, stage, _ = min(apart, key=lambda entry: entry[:2])
         # What is known to part parts further up than where it is seen.
         self.unmet = self._limited(0, stage), self._limited(1, stage)
-        found.extend(self._results())
-        found.extend(one for one in self._states.apart(FINER) if one[0] < place)
-        place = min(one[0] for one in found)
-        chosen = self._before_results([one for one in found if one[0] == place])
-        stage = min(one[1] for one in chosen)
-        chosen = [one for one in chosen if one[1] == stage]
+        apart.extend(self._results())
+        apart.extend(entry for entry in self._states.apart(FINER) if entry[0] < place)
+        place = min(entry[0] for entry in apart)
+        chosen = self._before_results([entry for entry in apart if entry[0] == place])
+        stage = min(entry[1] for entry in chosen)
+        chosen = [entry for entry in chosen if entry[1] == stage]
         ends = _ends(chosen, 0), _ends(chosen, 1)
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
         parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
         return self._judged_by_growth(self._carried_back(parting)) if parting else None
 
-    def _judged_by_growth(self, found: Parting) -> Parting:
+    def _judged_by_growth(self, parting: Parting) -> Parting:
         """A parting, and whether rounding that grew until it is seen is all that there is to it."""
-        if found.words or found.row >= 0 or min(found.start) < 0:
-            return found
+        if parting.words or parting.row >= 0 or min(parting.start) < 0:
+            return parting
         mine, theirs = (unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True))
-        grew = grown(self._sides, found.start, self.meetings, (mine, theirs))
-        return msgspec.structs.replace(found, grown=grew)
+        grew = grown(self._sides, parting.start, self.meetings, (mine, theirs))
+        return msgspec.structs.replace(parting, grown=grew)
 
-    def _carried_back(self, found: Parting) -> Parting:
+    def _carried_back(self, parting: Parting) -> Parting:
         """Where a step came to leave behind what differs, if that is all that the calls read by
         which two programs part.
         """
         steps = EarlierSteps(self.pairing, self.names)
         while True:
             apart = [unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True)]
-            left = steps.left(found.start, apart)
+            left = steps.left(parting.start, apart)
             earlier = self._located(left[0], PARAMETER, left[1]) if left else None
             if earlier is None or not steps.update(earlier.start):
-                return found
-            found = earlier
+                return parting
+            parting = earlier
 
     def _by_left_states(self) -> Parting | None:
         """Where all that training shows agrees: a call that leaves another state behind."""
@@ -326,9 +333,11 @@ class Regions:
             return apart
         first = min(results)
         early = [
-            one
-            for one in apart
-            if one[1] != FORWARD and one[2][0] and all(calls[row] < first for row in one[2][0])
+            entry
+            for entry in apart
+            if entry[1] != FORWARD
+            and entry[2][0]
+            and all(calls[row] < first for row in entry[2][0])
         ]
         return early or apart
 
@@ -338,11 +347,11 @@ class Regions:
         """What gradients tell where they part first: that they flow through a layer on one side
         alone; and all that they tell where a batch is cut otherwise.
         """
-        told = stage == GRADIENT or (stage != FORWARD and self._alone(place))
-        found = one_sided(self.pairing, self.meetings, self._vague[0], place) if told else None
-        if found is not None:
-            region = (found.mine,), (found.theirs,)
-            return Parting(place, stage, (found.mine, found.theirs), region, words=found.words)
+        telling = stage == GRADIENT or (stage != FORWARD and self._alone(place))
+        layer = one_sided(self.pairing, self.meetings, self._vague[0], place) if telling else None
+        if layer is not None:
+            region = (layer.mine,), (layer.theirs,)
+            return Parting(place, stage, (layer.mine, layer.theirs), region, words=layer.words)
         if stage != GRADIENT or place not in self._cut:
             return None
         in_passes = self._in_passes(place, ends)
@@ -413,7 +422,7 @@ class Regions:
     def _results(self) -> Iterator[Apart]:
         """Results that meet nothing on the other side, but where a batch is cut otherwise."""
         apart = results_apart(self.pairing, self.meetings, self.unmet, self._vague)
-        return (one for one in apart if one[0] not in self._cut)
+        return (entry for entry in apart if entry[0] not in self._cut)
 
     # -- where it begins ---------------------------------------------------------------------------
 
@@ -424,15 +433,15 @@ class Regions:
         made on both sides, if what the norm read is apart already: of what norms leave, statistics
         tell next to nothing.
         """
-        found = self._begun(place, stage, ends)
+        parting = self._begun(place, stage, ends)
         for _ in range(MAX_NORMS):
-            rows = self._normed_inputs(found) if found else None
+            rows = self._normed_inputs(parting) if parting else None
             if rows is None:
                 break
-            kept, states = self.unmet, [flow.state for flow in self.pairing.flows]
+            before, states = self.unmet, [flow.state for flow in self.pairing.flows]
             flags = [
                 unmet | (state == state[row])
-                for unmet, state, row in zip(kept, states, rows, strict=True)
+                for unmet, state, row in zip(before, states, rows, strict=True)
             ]
             self.unmet = flags[0], flags[1]
             earlier = self._begun(place, stage, ends)
@@ -440,19 +449,19 @@ class Regions:
                 int(flow.producer[row]) for flow, row in zip(self.pairing.flows, rows, strict=True)
             ]
             if earlier is None or not all(map(int.__lt__, earlier.start, norms)):
-                self.unmet = kept
+                self.unmet = before
                 break
-            found = earlier
-        return found
+            parting = earlier
+        return parting
 
-    def _normed_inputs(self, found: Parting) -> tuple[int, int] | None:
+    def _normed_inputs(self, parting: Parting) -> tuple[int, int] | None:
         """The rows in which products of both sides read what a norm made, and agree; None where
         they do not.
         """
-        if min(found.start) < 0:
+        if min(parting.start) < 0:
             return None
         rows = []
-        for side, call, of_norms in zip(self._sides, found.start, self._of_norms, strict=True):
+        for side, call, of_norms in zip(self._sides, parting.start, self._of_norms, strict=True):
             read = [row for row in inputs_of(side, call) if of_norms[row]]
             if not traits_of(side.operator(call)).contraction or len(read) != 1:
                 return None
@@ -516,8 +525,8 @@ class Regions:
         if both and not self._shared(mine, theirs)[0]:
             readers = self._readers_of(0, theirs), self._readers_of(1, mine)
             regions = [
-                (found[0], *(call for call in also if call not in found), *found[1:])
-                for found, also in zip(regions, readers, strict=True)
+                (region[0], *(call for call in also if call not in region), *region[1:])
+                for region, also in zip(regions, readers, strict=True)
             ]
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
@@ -563,7 +572,7 @@ class Regions:
         if row < 0:
             return False
         target, golden = (side.tensors for side in self._sides)
-        other = {int(golden.size[one]) for one in walks[1].given.values()}
+        other = {int(golden.size[golden_row]) for golden_row in walks[1].given.values()}
         return int(target.size[row]) in other or target.named[row] in walks[0].learnt
 
     def _walk(self, number: int, stage: int, ends: Iterable[int], *, backward: bool | None) -> Walk:
@@ -604,16 +613,16 @@ class Regions:
             for side, calls in zip(self._sides, (mine, theirs), strict=True)
         ]
         best: tuple[tuple[int, ...], int, int] | None = None
-        for i, one in enumerate(mine[:MAX_STARTS]):
-            for j, other in enumerate(theirs[:MAX_STARTS]):
-                shared, whole = self._shared(one, other)
-                orders = zip(walks[0].order(one), walks[1].order(other), strict=True)
+        for i, start in enumerate(mine[:MAX_STARTS]):
+            for j, partner in enumerate(theirs[:MAX_STARTS]):
+                shared, whole = self._shared(start, partner)
+                orders = zip(walks[0].order(start), walks[1].order(partner), strict=True)
                 alike = (whole and ops[0][i] == ops[1][j]) or bool(
-                    walks[0].outside(one) & walks[1].outside(other)
+                    walks[0].outside(start) & walks[1].outside(partner)
                 )
                 apart, weight, lasting = map(sum, orders)
-                told = (alike, apart, weight, shared, lasting, -i - j), one, other
-                best = told if best is None or told[0] > best[0] else best
+                candidate = (alike, apart, weight, shared, lasting, -i - j), start, partner
+                best = candidate if best is None or candidate[0] > best[0] else best
         return (best[1], best[2]) if best is not None and best[0][3] else (mine[0], theirs[0])
 
     def _readers_of(self, number: int, start: int) -> list[int]:
@@ -645,7 +654,7 @@ class Regions:
         ]
         met = np.where(self.unmet[0], NONE, self.meetings.partner[0])
         state = flows[1].state
-        one = {int(state[met[row]]) if met[row] >= 0 else NONE for row in read[0]}
+        partners = {int(state[met[row]]) if met[row] >= 0 else NONE for row in read[0]}
         whole = {int(state[met[row]]) for row in wholes[0] if met[row] >= 0}
         shared = bool(whole & set(state[[*wholes[1]]].tolist()))
-        return shared, one == set(state[read[1]].tolist())
+        return shared, partners == set(state[read[1]].tolist())

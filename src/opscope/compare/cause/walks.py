@@ -128,7 +128,7 @@ class Walk:
         tensors, calls = self._side.tensors, self._side.calls
         first, last = min(self._above, default=0), max(self._above, default=0)
         begin, end = np.searchsorted(tensors.call, [first, last + 1]).tolist()
-        found: dict[int, list[int]] = defaultdict(list)
+        readers: dict[int, list[int]] = defaultdict(list)
         rows = np.arange(begin, end)
         rows = rows[
             ~tensors.output[rows]
@@ -138,8 +138,8 @@ class Walk:
             & calls.leaf[tensors.call[rows]]
         ]
         for row in rows.tolist():
-            found[int(self._flow.producer[row])].append(int(tensors.call[row]))
-        return found
+            readers[int(self._flow.producer[row])].append(int(tensors.call[row]))
+        return readers
 
     def starts(self) -> list[int]:
         """Calls of the walk that read nothing of it: those from which a model computes first, then
@@ -148,8 +148,8 @@ class Walk:
         not at all: only if nothing agrees again.
         """
         lasting, healed = self._first
-        told = sorted(lasting, key=self.order, reverse=True) or healed[-1:] or [self.last]
-        return list(dict.fromkeys(map(self._handed, told)))
+        firsts = sorted(lasting, key=self.order, reverse=True) or healed[-1:] or [self.last]
+        return list(dict.fromkeys(map(self._handed, firsts)))
 
     @cached_property
     def _first(self) -> tuple[list[int], list[int]]:
@@ -159,7 +159,7 @@ class Walk:
         bright, lasting = self._bright, list[int]()
         below, healed = set[int](), set[int]()  # below: what reads something of the walk, by and by
         for call, above in sorted(self._above.items()):
-            if any(self._tells(one, call) for one in (above - healed) & (below | bright)):
+            if any(self._tells(producer, call) for producer in (above - healed) & (below | bright)):
                 below.add(call)
             if (call in self.given and not above & bright) or (
                 call in bright and call not in below
@@ -191,12 +191,12 @@ class Walk:
     @cached_property
     def _deep(self) -> set[int]:
         """Calls of the walk that compute with parameters, and those from which they do."""
-        found = set[int]()
+        deep = set[int]()
         for call, above in sorted(self._above.items(), reverse=True):
-            if call in found or self._computes_with_parameters(call):
-                found.add(call)
-                found |= above
-        return found
+            if call in deep or self._computes_with_parameters(call):
+                deep.add(call)
+                deep |= above
+        return deep
 
     @cached_property
     def learnt(self) -> Words:
@@ -214,7 +214,9 @@ class Walk:
         if (tensors.parameter[rows] & np.isin(tensors.named[rows], self._trained)).any():
             return True
         producers = [int(self._flow.producer[row]) for row in rows if not tensors.parameter[row]]
-        return any(one >= 0 and self._reads(one) == OF_PARAMETERS for one in producers)
+        return any(
+            producer >= 0 and self._reads(producer) == OF_PARAMETERS for producer in producers
+        )
 
     def preparing(self, starts: list[int], reader: int) -> list[int]:
         """Those of starts that compute with parameters alone, as a mean of weights does, and of
@@ -241,14 +243,14 @@ class Walk:
         """Those of starts that build a constant which a reader computes with at once and which
         meets nothing, by its number of elements.
         """
-        found: dict[int, list[int]] = {}
+        builders: dict[int, list[int]] = {}
         for row in inputs_of(self._side, reader) if reader >= 0 else ():
             maker = int(self._flow.producer[row])
-            told = maker >= 0 and self._unmet[row] and not self._dim[row]
-            if told and self._reads(maker) == OF_CONSTANTS:
+            differs = maker >= 0 and self._unmet[row] and not self._dim[row]
+            if differs and self._reads(maker) == OF_CONSTANTS:
                 size = int(self._side.tensors.size[row])
-                found[size] = [call for call in starts if call in self._all_above(maker)]
-        return {size: calls for size, calls in found.items() if calls}
+                builders[size] = [call for call in starts if call in self._all_above(maker)]
+        return {size: calls for size, calls in builders.items() if calls}
 
     def _all_above(self, reader: int) -> set[int]:
         """A call of the walk and all of it that it computes from."""
@@ -273,7 +275,7 @@ class Walk:
         return cache(self._computed_from)
 
     def _computed_from(self, call: int) -> int:
-        waiting, seen, found = [call], set[int](), OF_CONSTANTS
+        waiting, seen, source = [call], set[int](), OF_CONSTANTS
         while waiting and len(seen) < MAX_ABOVE:
             at = waiting.pop()
             if at in seen:
@@ -284,24 +286,24 @@ class Walk:
             for row in inputs_of(self._side, at):
                 producer = int(self._flow.producer[row])
                 if self._side.tensors.parameter[row] and producer not in self._above:
-                    found = OF_PARAMETERS
+                    source = OF_PARAMETERS
                 elif (
                     producer < 0 and self._side.tensors.size[row] != 1
                 ):  # one number is written down
                     return OF_DATA
                 else:
                     waiting.append(producer)
-        return found if len(seen) < MAX_ABOVE else OF_DATA
+        return source if len(seen) < MAX_ABOVE else OF_DATA
 
     @cached_property
     def _bright(self) -> set[int]:
         """Calls of the walk of which something differs, not only something that nobody can tell."""
-        found = set[int]()
+        bright = set[int]()
         for call in sorted(self._above):
-            told = [row for row in outputs_of(self._side, call) if not self._dim[row]]
-            if any(self._unmet[row] for row in told) or (self._above[call] & found):
-                found.add(call)
-        return found
+            telling = [row for row in outputs_of(self._side, call) if not self._dim[row]]
+            if any(self._unmet[row] for row in telling) or (self._above[call] & bright):
+                bright.add(call)
+        return bright
 
     @cached_property
     def _heals(self) -> Callable[[int], bool]:
@@ -314,18 +316,18 @@ class Walk:
     def _twins(self, start: int) -> list[int]:
         """Other calls of one operator that read the very same, among the walk's first to last."""
         return [
-            one for one in self._computed_alike.get(self._computation(start), ()) if one != start
+            call for call in self._computed_alike.get(self._computation(start), ()) if call != start
         ]
 
     @cached_property
     def _computed_alike(self) -> dict[Computation, list[int]]:
-        found: dict[Computation, list[int]] = defaultdict(list)
+        alike: dict[Computation, list[int]] = defaultdict(list)
         first, last = min(self._above, default=0), max(self._above, default=NONE)
         leaf = self._side.calls.leaf
         for call in range(first, last + 1):
             if leaf[call]:
-                found[self._computation(call)].append(call)
-        return found
+                alike[self._computation(call)].append(call)
+        return alike
 
     def _computation(self, call: int) -> Computation:
         """The operator of a call, its arguments and the contents that it reads."""
@@ -355,8 +357,8 @@ class Walk:
                 if idle or calls.phase[reader] != calls.phase[start]:
                     continue
                 for row in inputs_of(self._side, reader):
-                    told = self._unmet[row] and not self._dim[row] and tensors.size[row] < most
-                    if told and self._flow.producer[row] == call:
+                    differs = self._unmet[row] and not self._dim[row] and tensors.size[row] < most
+                    if differs and self._flow.producer[row] == call:
                         parts.setdefault(int(self._flow.state[row]), []).append(reader)
         return list(parts.values()) if len(parts) > 1 else [known.get(start, [])]
 
@@ -366,7 +368,7 @@ class Walk:
         for steps in count(1):
             if any(self._agrees(reader, near=steps <= NORM) for reader in readers):
                 return True
-            readers = {one for call in readers for one in known.get(call, ())} - seen
+            readers = {reader for call in readers for reader in known.get(call, ())} - seen
             if not readers:
                 return False
             seen |= readers
@@ -403,8 +405,8 @@ class Walk:
     @cached_property
     def _whole(self) -> Bools:
         """Rows of integers."""
-        found: Bools = self._side.tensors.min_int != ABSENT
-        return found
+        integers: Bools = self._side.tensors.min_int != ABSENT
+        return integers
 
     @property
     def last(self) -> int:
@@ -429,22 +431,22 @@ class Walk:
             if self._dim[row] and not tensors.parameter[row]
         } - {NONE}
         versions = {int(tensors.version[row]) for row in rows}
-        found, at = sorted(made)[-MAX_AROUND:], start
-        while calls.parent[at] >= 0 and len(found) < 2 * MAX_AROUND:
+        around, at = sorted(made)[-MAX_AROUND:], start
+        while calls.parent[at] >= 0 and len(around) < 2 * MAX_AROUND:
             at = int(place_of((calls.process[[at]] << 40) | calls.parent[[at]], calls.key)[0])
             given = {int(tensors.version[row]) for row in inputs_of(self._side, at)}
             if at < 0 or not given & versions:
                 break
-            found.append(at)
+            around.append(at)
         unseen = sorted(self._all_above(start) - self._bright - {start})[-MAX_UNSEEN:]
         order = *self._ordering(start), *self._views(start, rows)
-        return [*found, *unseen, *self._parts(rows), *order]
+        return [*around, *unseen, *self._parts(rows), *order]
 
     def _parts(self, rows: Sequence[int]) -> list[int]:
         """The calls that took what a start reads out of something larger, as an unbind does: they
         write nothing, and which part they took may be the fault.
         """
-        tensors, found = self._side.tensors, list[int]()
+        tensors, parts = self._side.tensors, list[int]()
         for row in rows:
             maker = int(self._flow.producer[row])
             sizes = tensors.size[outputs_of(self._side, maker)] if maker >= 0 else np.zeros(0)
@@ -457,8 +459,8 @@ class Walk:
                 for column in (tensors.version, tensors.shape, tensors.stride)
             ]
             views = between[tensors.output[between] & np.logical_and.reduce(same)]
-            found.extend(int(tensors.call[view]) for view in views[-1:])
-        return found
+            parts.extend(int(tensors.call[view]) for view in views[-1:])
+        return parts
 
     def _ordering(self, start: int) -> list[int]:
         """The calls that put what a start reads in order, as a cat does: statistics do not tell
@@ -466,16 +468,16 @@ class Walk:
         """
         alone = traits_of(self._side.operator(start)).pointwise
         alone = alone and len(inputs_of(self._side, start)) == 1
-        found, waiting = list[int](), [] if alone else [start]
-        while waiting and len(found) < MAX_ORDERING:
+        ordering, waiting = list[int](), [] if alone else [start]
+        while waiting and len(ordering) < MAX_ORDERING:
             for row in inputs_of(self._side, waiting.pop(0)):
                 call = int(self._flow.producer[row])
-                if call >= 0 and call not in found and not self._side.tensors.parameter[row]:
+                if call >= 0 and call not in ordering and not self._side.tensors.parameter[row]:
                     traits = traits_of(self._side.operator(call))
                     if traits.moves or traits.idle:
-                        found.append(call)
+                        ordering.append(call)
                         waiting.append(call)
-        return found
+        return ordering
 
     def _views(self, start: int, read: Sequence[int]) -> list[int]:
         """The last calls that made views of what a start reads, where a reshape without its
@@ -526,17 +528,17 @@ class Walk:
         of the second of two rows that are looked up. beyond: then those that follow in the start's
         module whatever they compute with, the nearest of all where none does.
         """
-        found = [start, *self._around(start), *self._following(start, read)]
+        region = [start, *self._around(start), *self._following(start, read)]
         for other in self._beside(start):
-            found += [other, *self._around(other)]
+            region += [other, *self._around(other)]
         for other in starts:
             if other != start and self._is_twin(start, other):
-                found += [other, *self._following(other, read)]
+                region += [other, *self._following(other, read)]
         if beyond:
             module = self._side.calls.module
             after = self._following(start, None)
-            found += [call for call in after if module[call] == module[start]] or after[:NEAR]
-        return tuple(dict.fromkeys(found[:MAX_REGION]))
+            region += [call for call in after if module[call] == module[start]] or after[:NEAR]
+        return tuple(dict.fromkeys(region[:MAX_REGION]))
 
     def _beside(self, start: int) -> list[int]:
         """What begins the walk beside a start: the first that reads this reads that, too."""
@@ -554,12 +556,12 @@ class Walk:
 
     def _following(self, start: int, read: set[int] | None) -> list[int]:
         """The calls that compute from a start, without those that read other parameters."""
-        reached, found = {start}, list[int]()
+        reached, following = {start}, list[int]()
         phase = self._side.calls.phase
         for call in sorted(self._above):
             if call > start and self._above[call] & reached and phase[call] == phase[start]:
                 if read is not None and self._names(call) - read:
                     continue
                 reached.add(call)
-                found.append(call)
-        return found
+                following.append(call)
+        return following

@@ -62,8 +62,8 @@ class Meetings(msgspec.Struct, frozen=True):
         """The rows of a side (0 the target) that agree with nothing of the other by so much of
         their limits.
         """
-        found: Bools = self.error[number] > share * self.limit[number]
-        return found
+        apart: Bools = self.error[number] > share * self.limit[number]
+        return apart
 
 
 def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
@@ -87,10 +87,10 @@ def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
         _unmask(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
         (_, inverse), (error, partner) = nodes[number], nearest[number]
         whole = np.full(len(sides[number].tensors), np.nan)
-        place = np.full(len(sides[number].tensors), NONE)
-        whole[chosen[number]], place[chosen[number]] = error[inverse], partner[inverse]
+        partner_of = np.full(len(sides[number].tensors), NONE)
+        whole[chosen[number]], partner_of[chosen[number]] = error[inverse], partner[inverse]
         errors.append(whole)
-        partners.append(place)
+        partners.append(partner_of)
         limits.append(limits_of(sides[number], coarse))
     return Meetings((errors[0], errors[1]), (partners[0], partners[1]), (limits[0], limits[1]))
 
@@ -120,19 +120,19 @@ def _join(
     limit: float,
 ) -> None:
     """What meets nothing alone, but as several passes together; written into nearest."""
-    told = [rows[~vague(one)[rows]] for one, rows in zip(sides, firsts, strict=True)]
+    telling = [rows[~vague(run)[rows]] for run, rows in zip(sides, firsts, strict=True)]
     for number in (0, 1):
         side, other = sides[number], sides[1 - number]
         rows, (error, _) = firsts[1 - number], nearest[1 - number]
-        apart = np.intersect1d(rows[error > limit], told[1 - number])
-        places = [dict(zip(rows.tolist(), range(len(rows)), strict=True)) for rows in firsts]
-        for found in joined(side, told[number], other, apart, limit):
-            pairs = [(number, found.whole, found.parts[0])]
-            pairs += [(1 - number, part, found.whole) for part in found.parts]
+        apart = np.intersect1d(rows[error > limit], telling[1 - number])
+        index_of = [dict(zip(rows.tolist(), range(len(rows)), strict=True)) for rows in firsts]
+        for joint in joined(side, telling[number], other, apart, limit):
+            pairs = [(number, joint.whole, joint.parts[0])]
+            pairs += [(1 - number, part, joint.whole) for part in joint.parts]
             for which, row, partner in pairs:
-                at = places[which][row]
-                if found.error < nearest[which][0][at]:
-                    nearest[which][0][at], nearest[which][1][at] = found.error, partner
+                at = index_of[which][row]
+                if joint.error < nearest[which][0][at]:
+                    nearest[which][0][at], nearest[which][1][at] = joint.error, partner
 
 
 def _pad(
@@ -145,13 +145,13 @@ def _pad(
     a batch of sequences is that are filled up to one length; written into nearest.
     """
     bare = _without_zeros(sides[0]), _without_zeros(sides[1])
-    told = [rows[~vague(one)[rows]] for one, rows in zip(bare, firsts, strict=True)]
+    telling = [rows[~vague(side)[rows]] for side, rows in zip(bare, firsts, strict=True)]
     for number in (0, 1):
         (error, partner), rows = nearest[number], firsts[number]
-        at = np.flatnonzero(np.isin(rows, told[number]) & (error > limit))
-        found, met = _nearest(bare[number], bare[1 - number], rows[at], told[1 - number])
-        better = found <= limit
-        error[at[better]], partner[at[better]] = found[better], met[better]
+        at = np.flatnonzero(np.isin(rows, telling[number]) & (error > limit))
+        errors, met = _nearest(bare[number], bare[1 - number], rows[at], telling[1 - number])
+        better = errors <= limit
+        error[at[better]], partner[at[better]] = errors[better], met[better]
 
 
 def _crop(
@@ -169,8 +169,8 @@ def _crop(
         for side, (rows, _), (error, _) in zip(sides, nodes, nearest, strict=True)
     ]
     at = [np.full(len(side.tensors), NONE) for side in sides]
-    for places, rows, (_, inverse) in zip(at, chosen, nodes, strict=True):
-        places[rows] = inverse
+    for node_of, rows, (_, inverse) in zip(at, chosen, nodes, strict=True):
+        node_of[rows] = inverse
     for number in (0, 1):
         side, other, (error, partner) = sides[number], sides[1 - number], nearest[number]
         tables = cut_tables(side)
@@ -248,8 +248,8 @@ def normed(side: Side) -> Bools:
     tensors = side.tensors
     with np.errstate(invalid="ignore"):
         power = tensors.l2norm**2 / np.maximum(tensors.size, 1)
-        found: Bools = (np.abs(tensors.mean) <= CENTRED) & (np.abs(power - 1) <= SCALED)
-    return found & (tensors.size > FEW)
+        normal: Bools = (np.abs(tensors.mean) <= CENTRED) & (np.abs(power - 1) <= SCALED)
+    return normal & (tensors.size > FEW)
 
 
 def same_elements(side: Side, other: Side) -> Bools:
@@ -257,12 +257,12 @@ def same_elements(side: Side, other: Side) -> Bools:
     more than one number.
     """
     mine, theirs = (
-        mixed(_place(one, np.arange(len(one.tensors))), one.tensors.digest) for one in (side, other)
+        mixed(_place(run, np.arange(len(run.tensors))), run.tensors.digest) for run in (side, other)
     )
     tensors = side.tensors
-    told = tensors.digested & (tensors.size > FEW) & (tensors.min < tensors.max)
-    found: Bools = told & np.isin(mine, theirs[other.tensors.digested])
-    return found
+    telling = tensors.digested & (tensors.size > FEW) & (tensors.min < tensors.max)
+    shared: Bools = telling & np.isin(mine, theirs[other.tensors.digested])
+    return shared
 
 
 def negated(side: Side) -> Side:
@@ -285,13 +285,13 @@ def vague(side: Side) -> Bools:
     """
     tensors = side.tensors
     with np.errstate(invalid="ignore"):
-        told = np.fmax(np.abs(tensors.min), np.abs(tensors.max)) < HUGE
+        bounded = np.fmax(np.abs(tensors.min), np.abs(tensors.max)) < HUGE
         times = tensors.max * WRITTEN
         written = np.abs(times - np.round(times)) <= NEAR_WRITTEN
     filled = (tensors.min == tensors.max) & (tensors.size > 1)
     few = np.where(filled, written, _of_few(side))
-    found: Bools = ~told | ~np.isfinite(tensors.l2norm) | few
-    return found
+    silent: Bools = ~bounded | ~np.isfinite(tensors.l2norm) | few
+    return silent
 
 
 def _of_few(side: Side) -> Bools:
@@ -307,8 +307,8 @@ def _of_few(side: Side) -> Bools:
         two = np.abs(between) <= TWO * np.fmin(span, reach) ** 2
         few = FEW * (span + 1) <= tensors.size
     few &= tensors.min_int != ABSENT
-    found: Bools = few | (two & (tensors.size > FEW))
-    return found
+    repetitive: Bools = few | (two & (tensors.size > FEW))
+    return repetitive
 
 
 def _nodes(side: Side, state: Words, rows: Ints) -> tuple[Ints, Ints]:
@@ -325,9 +325,9 @@ def _nearest(side: Side, other: Side, mine: Ints, theirs: Ints) -> tuple[Floats,
     error, partner = np.full(len(mine), np.inf), np.full(len(mine), NONE)
     if not len(mine) or not len(theirs):
         return error, partner
-    one, two = _place(side, mine), _place(other, theirs)
-    _, codes = np.unique(np.r_[one, two], return_inverse=True)
-    own, owned = codes[: len(one)], codes[len(one) :]
+    my_places, their_places = _place(side, mine), _place(other, theirs)
+    _, codes = np.unique(np.r_[my_places, their_places], return_inverse=True)
+    own, owned = codes[: len(my_places)], codes[len(my_places) :]
     norm, norms = (
         np.nan_to_num(tensors.l2norm[rows], nan=-1.0)
         for tensors, rows in ((side.tensors, mine), (other.tensors, theirs))
@@ -341,9 +341,9 @@ def _nearest(side: Side, other: Side, mine: Ints, theirs: Ints) -> tuple[Floats,
         near = order[np.clip(at, 0, len(order) - 1)]
         inside &= owned[near] == own
         rows = np.flatnonzero(inside)
-        found = statistic_error(side.tensors, other.tensors, mine[rows], theirs[near[rows]])
-        better = rows[found < error[rows]]
-        error[better], partner[better] = found[found < error[rows]], theirs[near[better]]
+        errors = statistic_error(side.tensors, other.tensors, mine[rows], theirs[near[rows]])
+        better = rows[errors < error[rows]]
+        error[better], partner[better] = errors[errors < error[rows]], theirs[near[better]]
     return error, partner
 
 
@@ -370,42 +370,42 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
     ]
     groups = [_alike(sketches) for sketches in held]
     learnt = _gradients(target), _gradients(golden)
-    kept = kept_names(target, first[0]), kept_names(golden, first[1])
-    found: list[Names] = []
+    of_norms = kept_names(target, first[0]), kept_names(golden, first[1])
+    partners: list[Names] = []
     for about, names in groups[0].items():
         both = names, groups[1].get(about, [])
         for own in (True, False):  # what a norm keeps begins as its weights do
             mine, theirs = (
                 [name for name in side if (name in known) == own]
-                for side, known in zip(both, kept, strict=True)
+                for side, known in zip(both, of_norms, strict=True)
             )
-            found.extend(_of_one_content((mine, theirs), learnt))
-    found.extend(_joined(_without(held, found), EXACT))
+            partners.extend(_of_one_content((mine, theirs), learnt))
+    partners.extend(_joined(_without(held, partners), EXACT))
     moved = [
-        {name: known[name] for name, one in side.items() if one.filled and name in known}
+        {name: known[name] for name, content in side.items() if content.filled and name in known}
         for side, known in zip(held, learnt, strict=True)
     ]
-    return [*found, *_joined(_without(moved, found), LEARNT)]
+    return [*partners, *_joined(_without(moved, partners), LEARNT)]
 
 
-def _without(held: list[dict[int, Sketch]], found: list[Names]) -> list[dict[int, Sketch]]:
+def _without(held: list[dict[int, Sketch]], partners: list[Names]) -> list[dict[int, Sketch]]:
     """What is held of parameters that have no partner yet."""
-    taken = [{name for pair in found for name in pair[number]} for number in (0, 1)]
+    settled = [{name for pair in partners for name in pair[number]} for number in (0, 1)]
     return [
-        {name: one for name, one in side.items() if name not in gone}
-        for side, gone in zip(held, taken, strict=True)
+        {name: content for name, content in side.items() if name not in gone}
+        for side, gone in zip(held, settled, strict=True)
     ]
 
 
 def _joined(rest: list[dict[int, Sketch]], near: float) -> list[Names]:
     """Parameters of either side that hold, within near, what several of the other do."""
-    found: list[Names] = []
+    partners: list[Names] = []
     while True:
         new: list[Names] = [((whole,), parts) for whole, parts in _windows(rest[0], rest[1], near)]
         new += [(parts, (whole,)) for whole, parts in _windows(rest[1], rest[0], near)]
         if not new:
-            return found
-        found.extend(new)
+            return partners
+        partners.extend(new)
         for pair in new:
             for number in (0, 1):
                 for name in pair[number]:
@@ -422,7 +422,9 @@ def first_read(side: Side) -> dict[int, int]:
     rows = rows[calls.leaf[tensors.call[rows]] & inside[tensors.call[rows]]]
     rows = rows[np.isfinite(tensors.l2norm[rows])]
     names, at = np.unique(tensors.named[rows], return_index=True)
-    return dict(sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda one: one[1]))
+    return dict(
+        sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda entry: entry[1])
+    )
 
 
 def gradient_rows(side: Side) -> Ints:
@@ -464,16 +466,18 @@ def _of_one_content(
     """
     if len(names[0]) == len(names[1]) == 1:
         return [((names[0][0],), (names[1][0],))]
-    found = _of_one_gradient(names, learnt)
-    taken = [{pair[number][0] for pair in found} for number in (0, 1)]
+    partners = _of_one_gradient(names, learnt)
+    settled = [{pair[number][0] for pair in partners} for number in (0, 1)]
     for own in (True, False) if all(learnt) else (False,):
         mine, theirs = (
             [name for name in side if (name in known and all(learnt)) == own and name not in gone]
-            for side, known, gone in zip(names, learnt, taken, strict=True)
+            for side, known, gone in zip(names, learnt, settled, strict=True)
         )
         if len(mine) == len(theirs):
-            found.extend(((one,), (other,)) for one, other in zip(mine, theirs, strict=True))
-    return found
+            partners.extend(
+                ((name,), (partner,)) for name, partner in zip(mine, theirs, strict=True)
+            )
+    return partners
 
 
 def _of_one_gradient(
@@ -485,21 +489,28 @@ def _of_one_gradient(
         for side, known in zip(names, learnt, strict=True)
     )
     errors = sorted(
-        (learnt[0][one].error(learnt[1][other]), one, other) for one in mine for other in theirs
+        (learnt[0][parameter].error(learnt[1][partner]), parameter, partner)
+        for parameter in mine
+        for partner in theirs
     )
-    found: dict[int, int] = {}
-    for error, one, other in errors:
-        if error <= LEARNT and one not in found and other not in found.values():
-            found[one] = other
-    return [((one,), (found[one],)) for one in mine if one in found]
+    partner_of: dict[int, int] = {}
+    for error, parameter, partner in errors:
+        if error <= LEARNT and parameter not in partner_of and partner not in partner_of.values():
+            partner_of[parameter] = partner
+    return [
+        ((parameter,), (partner_of[parameter],)) for parameter in mine if parameter in partner_of
+    ]
 
 
 def _alike(sketches: dict[int, Sketch]) -> dict[tuple[float, ...], list[int]]:
-    found: dict[tuple[float, ...], list[int]] = defaultdict(list)
-    for name, one in sketches.items():
-        about = (one.size, *(float(f"{number:.6e}") for number in (one.squares, one.least)))
-        found[(*about, float(f"{one.most:.6e}"))].append(name)
-    return found
+    groups: dict[tuple[float, ...], list[int]] = defaultdict(list)
+    for name, content in sketches.items():
+        about = (
+            content.size,
+            *(float(f"{number:.6e}") for number in (content.squares, content.least)),
+        )
+        groups[(*about, float(f"{content.most:.6e}"))].append(name)
+    return groups
 
 
 def _windows(
@@ -509,16 +520,16 @@ def _windows(
     begins as a copy of another layer follows it in the order in which they are read. What is filled
     with one number is no whole, but may be a part.
     """
-    names, taken = list(parts), set[int]()
+    names, used = list(parts), set[int]()
     for whole, held in wholes.items():
         if held.filled:
             continue
         for start, stride in ((at, by) for at in range(len(names)) for by in STRIDES):
-            places = range(start, len(names), stride)[:PARTS]
-            count = _window((parts[names[at]] for at in places), held, near)
-            window = tuple(names[at] for at in places[:count])
-            if window and not taken.intersection(window):
-                taken.update(window)
+            positions = range(start, len(names), stride)[:PARTS]
+            count = _window((parts[names[at]] for at in positions), held, near)
+            window = tuple(names[at] for at in positions[:count])
+            if window and not used.intersection(window):
+                used.update(window)
                 yield whole, window
                 break
 
@@ -526,8 +537,8 @@ def _windows(
 def _window(parts: Iterator[Sketch], whole: Sketch, near: float) -> int:
     """How many of the parts are the whole, within near; 0: no number of them."""
     size, total, squares = 0, 0.0, 0.0
-    for count, one in enumerate(parts, 1):
-        size, total, squares = size + one.size, total + one.total, squares + one.squares
+    for count, part in enumerate(parts, 1):
+        size, total, squares = size + part.size, total + part.total, squares + part.squares
         if size >= whole.size:
             scale = (whole.squares * whole.size) ** 0.5
             alike = abs(squares - whole.squares) <= near * whole.squares

@@ -66,9 +66,9 @@ def findings_of(
     no value.
     """
     blocks = blocks_of(pairing)
-    told = _collapsed(pairing, causes)[:MAX_FINDINGS]
-    book = _Book(pairing, told, blocks)
-    origins = [book.origin(cause, count, measured) for cause, count in told]
+    groups = _collapsed(pairing, causes)[:MAX_FINDINGS]
+    book = _Book(pairing, groups, blocks)
+    origins = [book.origin(cause, count, measured) for cause, count in groups]
     caused = (
         {cause.target for cause in causes if cause.kind == EXTRA},
         {cause.golden for cause in causes if cause.kind in {MISSING, EXTRA}},
@@ -90,23 +90,23 @@ def _collapsed(pairing: Pairing, causes: Sequence[Cause]) -> list[tuple[Cause, l
             arrivals.setdefault(
                 (int(calls.rank[cause.target]), int(calls.step[cause.target])), []
             ).append(cause)
-    many = {place for place, found in arrivals.items() if len(found) > MAX_NAMED}
-    told: list[tuple[Cause, list[Cause]]] = []
+    many = {place for place, arrived in arrivals.items() if len(arrived) > MAX_NAMED}
+    groups: list[tuple[Cause, list[Cause]]] = []
     for cause in causes:
         place = (int(calls.rank[cause.target]), int(calls.step[cause.target]))
         if cause.kind == ARRIVED and place in many:
             if arrivals[place][0] is cause:
-                told.append((cause, arrivals[place][1:]))
+                groups.append((cause, arrivals[place][1:]))
         else:
-            told.append((cause, []))
-    alone = len(told) < 2 or len({int(calls.rank[cause.target]) for cause, _ in told}) < 2
+            groups.append((cause, []))
+    alone = len(groups) < 2 or len({int(calls.rank[cause.target]) for cause, _ in groups}) < 2
     met = np.zeros(len(calls), dtype=np.int64) if alone else Collectives(pairing.target).before
     return sorted(
-        told,
-        key=lambda one: (
-            int(calls.step[one[0].target]),
-            int(met[one[0].target]),
-            int(calls.index[one[0].target]),
+        groups,
+        key=lambda group: (
+            int(calls.step[group[0].target]),
+            int(met[group[0].target]),
+            int(calls.index[group[0].target]),
         ),
     )
 
@@ -115,36 +115,36 @@ class _Book:
     """Records of all calls and tensors that are told, fetched at once."""
 
     def __init__(
-        self, pairing: Pairing, told: Sequence[tuple[Cause, list[Cause]]], blocks: Sequence[Block]
+        self, pairing: Pairing, groups: Sequence[tuple[Cause, list[Cause]]], blocks: Sequence[Block]
     ) -> None:
         self.pairing = pairing
         self._blocks = blocks
-        self._parted = _first_steps(pairing, told)
+        self._parted = _first_steps(pairing, groups)
         shown = blocks[:MAX_FINDINGS]
-        mine = {cause.target for cause, _ in told} | {
+        mine = {cause.target for cause, _ in groups} | {
             block.first for block in shown if block.target
         }
-        theirs = {cause.golden for cause, _ in told} | {
+        theirs = {cause.golden for cause, _ in groups} | {
             block.first for block in shown if not block.target
         }
-        also = [other for _, others in told for other in others[:MAX_NAMED]]
+        also = [other for _, others in groups for other in others[:MAX_NAMED]]
         self._sides = (pairing.target, pairing.golden)
         self._calls = [
-            self._whole(side, places)
-            for side, places in zip(self._sides, (mine, theirs), strict=True)
+            self._whole(side, calls)
+            for side, calls in zip(self._sides, (mine, theirs), strict=True)
         ]
         forward = [
-            self._forward_of(side, found)
-            for side, found in zip(self._sides, self._calls, strict=True)
+            self._forward_of(side, calls)
+            for side, calls in zip(self._sides, self._calls, strict=True)
         ]
         self._forward = forward
-        rows = [cause.row for cause, _ in told if cause.row >= 0] + [
+        rows = [cause.row for cause, _ in groups if cause.row >= 0] + [
             other.row for other in also if other.row >= 0
         ]
         self._tensors = self._rows(rows)
 
-    def _whole(self, side: Side, places: Iterable[int]) -> dict[int, tuple[Call, list[Tensor]]]:
-        wanted = sorted({place for place in places if place >= 0})
+    def _whole(self, side: Side, calls: Iterable[int]) -> dict[int, tuple[Call, list[Tensor]]]:
+        wanted = sorted({call for call in calls if call >= 0})
         if side.base is None:
             return _at_places(side, wanted)
         keys = (
@@ -153,11 +153,11 @@ class _Book:
             else np.empty(0, dtype=np.int64)
         )
         with open_tables(side.run) as tables:
-            found = whole_calls(tables, np.unique(keys))
+            whole = whole_calls(tables, np.unique(keys))
         return {
-            place: found[key]
-            for place, key in zip(wanted, keys.tolist(), strict=True)
-            if key in found
+            call: whole[key]
+            for call, key in zip(wanted, keys.tolist(), strict=True)
+            if key in whole
         }
 
     def _forward_of(
@@ -169,23 +169,23 @@ class _Book:
             if call.forward_index is not None
         }
         keys = {(process << 40) | index for process, index in wanted}
-        places = (
+        chosen = (
             np.flatnonzero(np.isin(side.calls.key, np.array(sorted(keys), dtype=np.int64))).tolist()
             if keys
             else []
         )
-        return {(call.process, call.index): call for call in call_records(side, places).values()}
+        return {(call.process, call.index): call for call in call_records(side, chosen).values()}
 
     def _rows(self, rows: Sequence[int]) -> dict[int, Tensor]:
         """The target's tensor of each row, golden's where the target has none."""
-        found: dict[int, Tensor] = {}
+        tensors: dict[int, Tensor] = {}
         table = self.pairing.rows
         for side, column in ((self._sides[0], table.target), (self._sides[1], table.golden)):
-            chosen = [row for row in rows if row not in found and column[row] >= 0]
+            chosen = [row for row in rows if row not in tensors and column[row] >= 0]
             if chosen:
                 records = tensor_records(side, column[np.array(chosen, dtype=np.int64)])
-                found.update({row: records[int(column[row])] for row in chosen})
-        return found
+                tensors.update({row: records[int(column[row])] for row in chosen})
+        return tensors
 
     # -- findings ----------------------------------------------------------------------------------
 
@@ -237,11 +237,11 @@ class _Book:
 
     def _lines(self, cause: Cause) -> dict[str, Any]:
         """The lines of either side's region, as FILE:FIRST-LAST."""
-        found = {}
+        lines = {}
         for word, side, calls in zip(("target", "golden"), self._sides, cause.region, strict=True):
             if calls:
-                found[f"{word}_lines"] = lines_of(side, calls)
-        return found
+                lines[f"{word}_lines"] = lines_of(side, calls)
+        return lines
 
     def structural(self, block: Block) -> Finding:
         """The finding of calls that only one side has and that changed no value."""
@@ -313,27 +313,27 @@ class _Book:
         )
         outputs = own[rows.output[own] & ~np.isnan(rows.error[own])]
         fits = rows.status[outputs] != SHAPE
-        found: dict[str, Any] = {}
+        evidence: dict[str, Any] = {}
         if len(outputs) and not fits.any():
-            found["other_shape"] = True
+            evidence["other_shape"] = True
         outputs = outputs[fits]
         if len(outputs):
             worst = int(outputs[np.argmax(rows.error[outputs])])
-            found["error"] = float(rows.error[worst])
+            evidence["error"] = float(rows.error[worst])
             if not math.isnan(rows.allowed[worst]):
-                found["allowed"] = float(rows.allowed[worst])
+                evidence["allowed"] = float(rows.allowed[worst])
             if worst in measured.pairs:
-                found["metrics"] = msgspec.to_builtins(measured.pairs[worst])
+                evidence["metrics"] = msgspec.to_builtins(measured.pairs[worst])
                 if cause.kind == COMPUTED:
-                    found |= self._bound(cause, worst, measured)
+                    evidence |= self._bound(cause, worst, measured)
             from opscope.compare.tell.patterns import pattern_of
 
             pattern = pattern_of(self.pairing, cause.row if cause.kind == ARRIVED else worst)
             if pattern is not None:
-                found["pattern"] = pattern
+                evidence["pattern"] = pattern
         if cause.row >= 0:
             tensor = self._tensors.get(cause.row)
-            found["tensor"] = (
+            evidence["tensor"] = (
                 None
                 if tensor is None
                 else {
@@ -344,15 +344,15 @@ class _Book:
                 }
             )
             if not math.isnan(rows.error[cause.row]):
-                found["input_error"] = float(rows.error[cause.row])
-        return found
+                evidence["input_error"] = float(rows.error[cause.row])
+        return evidence
 
     def _bound(self, cause: Cause, row: int, measured: Measured) -> dict[str, Any]:
         """What error analysis allows the worst output of a call whose inputs agree."""
         golden = self._sides[1]
         dtype = golden.words.get(int(golden.tensors.dtype[self.pairing.rows.golden[row]]), "")
-        found = bound_of(*self._calls[0][cause.target], measured.pairs[row], dtype)
-        return {} if found is None else {"bound": msgspec.to_builtins(found)}
+        bound = bound_of(*self._calls[0][cause.target], measured.pairs[row], dtype)
+        return {} if bound is None else {"bound": msgspec.to_builtins(bound)}
 
     def _reasons(
         self, cause: Cause, call: Call, partner: tuple[Call, list[Tensor]] | None
@@ -405,8 +405,10 @@ class _Book:
         )
 
     def _shaped(self, cause: Cause) -> str:
-        tensor, place = self._tensors.get(cause.row), int(self.pairing.rows.golden[cause.row])
-        other = tensor_records(self.pairing.golden, np.array([place], dtype=np.int64)).get(place)
+        tensor, golden_row = self._tensors.get(cause.row), int(self.pairing.rows.golden[cause.row])
+        other = tensor_records(self.pairing.golden, np.array([golden_row], dtype=np.int64)).get(
+            golden_row
+        )
         sizes = [
             list(side.shape) if side is not None and side.shape is not None else "unknown"
             for side in (tensor, other)
@@ -427,11 +429,11 @@ class _Book:
         tensor = self._tensors.get(row)
         if tensor is None or tensor.tensor_name is not None:
             return None if tensor is None else tensor.tensor_name
-        place = int(self.pairing.rows.target[row])
+        target_row = int(self.pairing.rows.target[row])
         side, flow = self.pairing.target, self.pairing.flows[0]
-        if place < 0 or not flow.state[place]:
+        if target_row < 0 or not flow.state[target_row]:
             return None
-        same = np.flatnonzero((flow.state == flow.state[place]) & (side.tensors.named != 0))
+        same = np.flatnonzero((flow.state == flow.state[target_row]) & (side.tensors.named != 0))
         if not len(same):
             return None
         return tensor_records(side, np.array([same[0]], dtype=np.int64))[int(same[0])].tensor_name
@@ -499,16 +501,16 @@ def _again(finding: Finding, steps: list[int]) -> Finding:
     return msgspec.structs.replace(finding, evidence=(*finding.evidence, again))
 
 
-def _first_steps(pairing: Pairing, told: Sequence[tuple[Cause, list[Cause]]]) -> dict[int, int]:
+def _first_steps(pairing: Pairing, groups: Sequence[tuple[Cause, list[Cause]]]) -> dict[int, int]:
     """For each rank the step of its first cause."""
-    found: dict[int, int] = {}
-    for cause, _ in told:
+    steps: dict[int, int] = {}
+    for cause, _ in groups:
         calls = pairing.target.calls
         rank, step = int(calls.rank[cause.target]), int(calls.step[cause.target])
         if cause.kind == MISSING:
             step = min(step, int(pairing.golden.calls.step[cause.golden]))
-        found[rank] = min(found.get(rank, step), step)
-    return found
+        steps[rank] = min(steps.get(rank, step), step)
+    return steps
 
 
 def _extent(block: Block) -> str:
