@@ -33,28 +33,28 @@ def results_apart(
     neither does, by more than rounding of what it is made of.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    found = [endings(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
-    shown = [len(rows) > 0 for rows in found]
+    results = [endings(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
+    shown = [len(rows) > 0 for rows in results]
     if not any(shown) and half_compiled(pairing):
         return  # what the graph made is judged by itself
     if not all(shown):
-        found = [
+        results = [
             rows if len(rows) else last_results(side, flow.source_row)
-            for side, flow, rows in zip(sides, flows, found, strict=True)
+            for side, flow, rows in zip(sides, flows, results, strict=True)
         ]
-    apart = [flags[rows] & ~no[rows] for flags, no, rows in zip(unmet, dim, found, strict=True)]
+    apart = [flags[rows] & ~no[rows] for flags, no, rows in zip(unmet, dim, results, strict=True)]
     if not any(shown):
-        told = zip(sides, found, apart, meetings.error, meetings.limit, strict=True)
-        apart = [flags & ~_cancelled(one, rows, *by) for one, rows, flags, *by in told]
+        columns = zip(sides, results, apart, meetings.error, meetings.limit, strict=True)
+        apart = [flags & ~_cancelled(side, rows, *by) for side, rows, flags, *by in columns]
     if not all(shown) and not all(flags.any() for flags in apart):
         return
-    places = [_by_place(side, rows) for side, rows in zip(sides, found, strict=True)]
-    fewer = _fewer(pairing, meetings, unmet, places)
-    for number, rows in enumerate(found):
+    by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
+    fewer = _fewer(pairing, meetings, unmet, by_place)
+    for number, rows in enumerate(results):
         for row in rows[apart[number]].tolist():
             call = sides[number].tensors.call[row]
             place = int(sides[number].calls.rank[call]), int(sides[number].calls.step[call])
-            if place in places[1 - number] and place not in fewer:
+            if place in by_place[1 - number] and place not in fewer:
                 yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
 
 
@@ -67,30 +67,32 @@ def _cancelled(side: Side, rows: Ints, error: Floats, limit: Floats) -> Bools:
         for call in tensors.call[rows]
     ]
     with np.errstate(invalid="ignore"):
-        found: Bools = error[rows] * reach[rows] <= limit[rows] * np.array(read)
-    return found
+        cancelled: Bools = error[rows] * reach[rows] <= limit[rows] * np.array(read)
+    return cancelled
 
 
 def _by_place(side: Side, rows: Ints) -> dict[Place, list[int]]:
     """Rows by rank and step."""
-    found: dict[Place, list[int]] = {}
+    by_place: dict[Place, list[int]] = {}
     for row in rows.tolist():
         call = side.tensors.call[row]
-        found.setdefault((int(side.calls.rank[call]), int(side.calls.step[call])), []).append(row)
-    return found
+        by_place.setdefault((int(side.calls.rank[call]), int(side.calls.step[call])), []).append(
+            row
+        )
+    return by_place
 
 
 def _fewer(
     pairing: Pairing,
     meetings: Meetings,
     unmet: tuple[Bools, Bools],
-    places: list[dict[Place, list[int]]],
+    by_place: list[dict[Place, list[int]]],
 ) -> set[Place]:
     """Ranks and steps of which one side hands out less, and all of that the other does too."""
-    found = set()
-    for place in places[0].keys() & places[1].keys():
-        number = int(len(places[1][place]) < len(places[0][place]))
-        less, more = places[number][place], places[1 - number][place]
+    fewer = set()
+    for place in by_place[0].keys() & by_place[1].keys():
+        number = int(len(by_place[1][place]) < len(by_place[0][place]))
+        less, more = by_place[number][place], by_place[1 - number][place]
         states = pairing.flows[1 - number].state
         among = {int(states[row]) for row in more}
         partners = meetings.partner[number]
@@ -98,8 +100,8 @@ def _fewer(
             not unmet[number][row] and partners[row] >= 0 and int(states[partners[row]]) in among
             for row in less
         ):
-            found.add(place)
-    return found
+            fewer.add(place)
+    return fewer
 
 
 def endings(side: Side, source: Ints) -> Ints:
@@ -114,7 +116,7 @@ def endings(side: Side, source: Ints) -> Ints:
         & np.isin(tensors.call, np.union1d(backward[first], backward[roots]))
         & (tensors.size == 1)
     )
-    found = [source[read]]
+    ends = [source[read]]
     trained = np.isin(place, place[backward])
     outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
     if len(outermost):
@@ -122,8 +124,8 @@ def endings(side: Side, source: Ints) -> Ints:
         model = calls.module[outermost[np.argmax(extent)]]
         chosen = outermost[calls.module[outermost] == model]
         written = np.flatnonzero(tensors.output & np.isin(tensors.call, chosen))
-        found.append(_leaf_rows(side, written))
-    rows = np.concatenate(found)
+        ends.append(_leaf_rows(side, written))
+    rows = np.concatenate(ends)
     return np.unique(rows[rows >= 0])
 
 
@@ -137,8 +139,8 @@ def last_results(side: Side, source: Ints) -> Ints:
     leaf = calls.leaf[tensors.call] & (tensors.size > 0)
     read_out = source[~tensors.output & leaf & ~makes[tensors.call]]
     if (read_out >= 0).any():
-        found: Ints = np.unique(read_out[read_out >= 0])
-        return found
+        last: Ints = np.unique(read_out[read_out >= 0])
+        return last
     unread = np.flatnonzero(tensors.output & leaf)
     return np.setdiff1d(unread, source[~tensors.output & leaf])[-1:]
 

@@ -56,27 +56,27 @@ class _Matching:
 
 def align(target: Tokens, golden: Tokens, *, given: Iterable[Pair] = ()) -> Match:
     """Match the calls of two runs; given pairs (a user's mapping) stand whatever they look like."""
-    found = _Matching(len(target.scope), len(golden.scope))
+    matching = _Matching(len(target.scope), len(golden.scope))
     fixed = np.array(list(given), dtype=np.int64).reshape(-1, 2)
     if not len(fixed) and target.structured_as(golden):
         every = np.arange(len(target.scope))
         return Match(every, every)
-    found.add(fixed[:, 0], fixed[:, 1])
-    _pair_equal_groups(target, golden, found)
-    for mine, theirs in _groups(target.scope, golden.scope, *found.left()):
-        _match(target, golden, mine, theirs, found)
-    _pair_renamed(target, golden, found)
-    for mine, theirs in _groups(target.part, golden.part, *found.left()):
-        _match(target, golden, mine, theirs, found, levels=target.certain)
-    return Match(found.target, found.golden)
+    matching.add(fixed[:, 0], fixed[:, 1])
+    _pair_equal_groups(target, golden, matching)
+    for mine, theirs in _groups(target.scope, golden.scope, *matching.left()):
+        _match(target, golden, mine, theirs, matching)
+    _pair_renamed(target, golden, matching)
+    for mine, theirs in _groups(target.part, golden.part, *matching.left()):
+        _match(target, golden, mine, theirs, matching, levels=target.certain)
+    return Match(matching.target, matching.golden)
 
 
-def _pair_equal_groups(target: Tokens, golden: Tokens, found: _Matching) -> None:
+def _pair_equal_groups(target: Tokens, golden: Tokens, matching: _Matching) -> None:
     """Scopes whose whole sequences are equal are matched at once, without looking at single
     calls.
     """
     with ThreadPoolExecutor(max_workers=2) as pool:
-        sorted_sides = list(pool.map(_sorted_scopes, (target, golden), found.left()))
+        sorted_sides = list(pool.map(_sorted_scopes, (target, golden), matching.left()))
     (rows_t, names_t, starts_t, sizes_t, sums_t), (rows_g, names_g, starts_g, _, sums_g) = (
         sorted_sides
     )
@@ -90,7 +90,7 @@ def _pair_equal_groups(target: Tokens, golden: Tokens, found: _Matching) -> None
     mine = rows_t[np.repeat(starts_t[at_t], sizes) + inner]
     theirs = rows_g[np.repeat(starts_g[at_g], sizes) + inner]
     sure = _in_step(target, golden, mine, theirs, np.repeat(np.arange(len(sizes)), sizes))
-    found.add(mine[sure], theirs[sure])
+    matching.add(mine[sure], theirs[sure])
 
 
 def _sorted_scopes(tokens: Tokens, free: Ints) -> tuple[Array, ...]:
@@ -169,7 +169,7 @@ def _match(
     golden: Tokens,
     mine: Ints,
     theirs: Ints,
-    found: _Matching,
+    matching: _Matching,
     *,
     levels: int | None = None,
 ) -> None:
@@ -177,9 +177,9 @@ def _match(
     ones left.
     """
     anchors = _anchors(target.signed, golden.signed, mine, theirs)
-    found.add(*_columns(anchors))
+    matching.add(*_columns(anchors))
     for number in range(len(target.levels) if levels is None else levels):
-        mine, theirs = mine[found.target[mine] < 0], theirs[found.golden[theirs] < 0]
+        mine, theirs = mine[matching.target[mine] < 0], theirs[matching.golden[theirs] < 0]
         if not len(mine) or not len(theirs):
             return
         tokens = target.levels[number], golden.levels[number]
@@ -188,10 +188,10 @@ def _match(
             left, right = span
             new = common(tokens[0][left].tolist(), tokens[1][right].tolist())
             pairs.extend((int(left[i]), int(right[j])) for i, j in new)
-        found.add(*_columns(pairs))
+        matching.add(*_columns(pairs))
         anchors = sorted([*anchors, *pairs])
         if number <= target.crossing:
-            _match_anywhere(tokens, mine, theirs, found)
+            _match_anywhere(tokens, mine, theirs, matching)
 
 
 def _anchors(
@@ -222,34 +222,31 @@ def _gaps(mine: Ints, theirs: Ints, anchors: Sequence[Pair]) -> Iterable[tuple[I
     left = np.r_[0, np.searchsorted(mine, [a for a, _ in anchors]), len(mine)]
     right = np.r_[0, np.searchsorted(theirs, [b for _, b in anchors]), len(theirs)]
     wide = np.flatnonzero((left[1:] > left[:-1]) & (right[1:] > right[:-1])).tolist()
-    return [
-        (mine[left[place] : left[place + 1]], theirs[right[place] : right[place + 1]])
-        for place in wide
-    ]
+    return [(mine[left[gap] : left[gap + 1]], theirs[right[gap] : right[gap + 1]]) for gap in wide]
 
 
 def _match_anywhere(
     tokens: Sequence[Words],
     mine: Ints,
     theirs: Ints,
-    found: _Matching,
+    matching: _Matching,
 ) -> None:
     """Independent branches in another order: calls whose token stands equally often among what is
     left are matched across.
     """
-    mine, theirs = mine[found.target[mine] < 0], theirs[found.golden[theirs] < 0]
+    mine, theirs = mine[matching.target[mine] < 0], theirs[matching.golden[theirs] < 0]
     if not len(mine) or not len(theirs):
         return
-    places: dict[int, list[int]] = defaultdict(list)
+    calls_of: dict[int, list[int]] = defaultdict(list)
     for call, token in zip(theirs.tolist(), tokens[1][theirs].tolist(), strict=True):
-        places[token].append(call)
+        calls_of[token].append(call)
     counts = Counter(tokens[0][mine].tolist())
     pairs, used = [], Counter[int]()
     for call, token in zip(mine.tolist(), tokens[0][mine].tolist(), strict=True):
-        if len(places.get(token, ())) == counts[token]:
-            pairs.append((call, places[token][used[token]]))
+        if len(calls_of.get(token, ())) == counts[token]:
+            pairs.append((call, calls_of[token][used[token]]))
             used[token] += 1
-    found.add(*_columns(pairs))
+    matching.add(*_columns(pairs))
 
 
 def _columns(pairs: Sequence[Pair]) -> tuple[Ints, Ints]:
@@ -257,29 +254,29 @@ def _columns(pairs: Sequence[Pair]) -> tuple[Ints, Ints]:
     return both[:, 0], both[:, 1]
 
 
-def _pair_renamed(target: Tokens, golden: Tokens, found: _Matching) -> None:
+def _pair_renamed(target: Tokens, golden: Tokens, matching: _Matching) -> None:
     """Modules that bear another name on the other side: matched as wholes by the sequence of what
     they run, in order.
     """
-    for part_t, part_g in _groups(target.part, golden.part, *found.left()):
+    for part_t, part_g in _groups(target.part, golden.part, *matching.left()):
         mine = _modules(target, part_t)
         theirs = _modules(golden, part_g)
         for number in (-3, -2):
             names = [[sign[number] for _, sign in side] for side in (mine, theirs)]
             matched = list(common(names[0], names[1]))
             for i, j in matched:
-                _match(target, golden, mine[i][0], theirs[j][0], found)
+                _match(target, golden, mine[i][0], theirs[j][0], matching)
             gone_t, gone_g = {i for i, _ in matched}, {j for _, j in matched}
-            mine = [one for i, one in enumerate(mine) if i not in gone_t]
-            theirs = [one for j, one in enumerate(theirs) if j not in gone_g]
+            mine = [module for i, module in enumerate(mine) if i not in gone_t]
+            theirs = [module for j, module in enumerate(theirs) if j not in gone_g]
 
 
 def _modules(tokens: Tokens, rows: Ints) -> list[tuple[Ints, dict[int, int]]]:
     """The unmatched calls of each scope with a hash of their sequence at the two levels that tell
     modules apart.
     """
-    found = []
+    modules = []
     for part in _split_by(tokens.scope[rows], rows).values():
         signs = {number: hash(tokens.levels[number][part].tobytes()) for number in (-3, -2)}
-        found.append((part, signs))
-    return found
+        modules.append((part, signs))
+    return modules

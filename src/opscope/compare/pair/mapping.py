@@ -119,10 +119,10 @@ class Mapping(msgspec.Struct, frozen=True):
         return ".".join(part for part in moved if part)
 
     def _table(self, kind: str, *, top: bool) -> Words[str, str]:
-        found = dict(self.layers.get(kind, {}))
+        table = dict(self.layers.get(kind, {}))
         for name in TOP if top else ():
-            found |= self.layers.get(name, {})
-        return found
+            table |= self.layers.get(name, {})
+        return table
 
     def pairs(self, target: Side, golden: Side) -> list[tuple[int, int]]:
         """Places of the calls that are given by name; UsageError for a name that neither run
@@ -139,8 +139,8 @@ class Mapping(msgspec.Struct, frozen=True):
             )
         return [
             pair
-            for one, other in self.calls.items()
-            for pair in zip(mine.get(one, ()), theirs.get(other, ()), strict=False)
+            for name, partner in self.calls.items()
+            for pair in zip(mine.get(name, ()), theirs.get(partner, ()), strict=False)
         ]
 
     def unused(self, target: Side, golden: Side) -> list[str]:
@@ -163,10 +163,10 @@ class Mapping(msgspec.Struct, frozen=True):
         """What the mapping says of single tensors of matched calls; None where it says nothing."""
         if not self.operator_slots and not self.call_slots and not self.originals:
             return None
-        places = _places(target, self.call_slots) if self.call_slots else {}
+        calls_of = _places(target, self.call_slots) if self.call_slots else {}
         named = original_slots(target, self.originals) if self.originals else []
         named += [
-            (place, self.call_slots[name]) for name, found in places.items() for place in found
+            (call, self.call_slots[name]) for name, calls in calls_of.items() for call in calls
         ]
         return fixed_rows(target, golden, match, rules_for(target, self.operator_slots, named))
 
@@ -193,13 +193,13 @@ def _places(side: Side, names: Iterable[str]) -> dict[str, list[int]]:
     wanted = sorted(set(names))
     listed = ", ".join("?" * len(wanted))
     query = f'SELECT name, process, "index" FROM calls WHERE name IN ({listed})'  # noqa: S608 - question marks only
-    found: dict[str, list[int]] = {}
-    keys = {key: place for place, key in enumerate(side.calls.key.tolist())}
+    calls_of: dict[str, list[int]] = {}
+    keys = {key: call for call, key in enumerate(side.calls.key.tolist())}
     for row in sql(side.run, query, wanted):
-        place = keys.get((row["process"] << 40) | row["index"])
-        if place is not None:
-            found.setdefault(row["name"], []).append(place)
-    return {name: sorted(places) for name, places in found.items()}
+        call = keys.get((row["process"] << 40) | row["index"])
+        if call is not None:
+            calls_of.setdefault(row["name"], []).append(call)
+    return {name: sorted(calls) for name, calls in calls_of.items()}
 
 
 def read_mapping(path: Path) -> Mapping:
@@ -289,9 +289,9 @@ def _api_mapping(path: Path, entries: list[Any]) -> Mapping:
             )
         one_call = bool(_CALL.match(mine) and _CALL.match(theirs))
         (calls if one_call else operators)[mine] = theirs
-        found = _api_slots(path, entry)
-        if found is not None:
-            slots[one_call][mine] = found
+        entry_slots = _api_slots(path, entry)
+        if entry_slots is not None:
+            slots[one_call][mine] = entry_slots
     return Mapping(operators=operators, calls=calls, operator_slots=slots[0], call_slots=slots[1])
 
 
@@ -331,10 +331,10 @@ def _indices(path: Path, entry: dict[str, Any], name: str, key: object) -> list[
         isinstance(item, str | int) and not isinstance(item, bool) for item in value
     ):
         raise refused(path, f"{name} must be a list of places or names, such as [0, 1]", key=key)
-    found = [str(item) for item in value]
-    if len(set(found)) < len(found):
+    indices = [str(item) for item in value]
+    if len(set(indices)) < len(indices):
         raise refused(path, f"{name} names a place twice", key=key)
-    return found
+    return indices
 
 
 def _slot(kind: str, name: str) -> Slot:
@@ -352,11 +352,11 @@ def _cell_mapping(words: dict[str, str]) -> Mapping:
     modules: dict[str, str] = {}
     parts: dict[str, str] = {}
     for mine, theirs in words.items():
-        one, other = mine.rpartition("."), theirs.rpartition(".")
-        if one[2][:1].isupper() and other[2][:1].isupper():
-            if one[0] or other[0]:
-                modules[one[0]] = other[0]
-            operators[one[2]] = other[2]
+        cell, partner = mine.rpartition("."), theirs.rpartition(".")
+        if cell[2][:1].isupper() and partner[2][:1].isupper():
+            if cell[0] or partner[0]:
+                modules[cell[0]] = partner[0]
+            operators[cell[2]] = partner[2]
         else:
             modules[mine] = theirs
             parts[mine] = theirs
@@ -370,15 +370,15 @@ def _data_mapping(path: Path, words: dict[str, str]) -> Mapping:
     calls: dict[str, str] = {}
     slots: dict[str, dict[Slot, Slot]] = {}
     for mine, theirs in words.items():
-        one, other = _ROW.match(mine), _ROW.match(theirs)
-        if one is None or other is None:
-            lost = mine if one is None else theirs
+        row, other_row = _ROW.match(mine), _ROW.match(theirs)
+        if row is None or other_row is None:
+            lost = mine if row is None else theirs
             raise refused(
                 path,
                 f"{lost[:60]!r} is no row of a dump, such as Functional.linear.0.forward.input.0",
                 key=mine,
             )
-        (call, slot), (partner, other_slot) = _place(one), _place(other)
+        (call, slot), (partner, other_slot) = _place(row), _place(other_row)
         known = calls.setdefault(call, partner)
         if known != partner:
             raise refused(

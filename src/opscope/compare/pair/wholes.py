@@ -92,8 +92,8 @@ class Wholes:
         """Rows of leaf calls whose statistics are known."""
         tensors = self.side.tensors
         leaf = self.side.calls.leaf[tensors.call]
-        told: Bools = leaf & np.isfinite(tensors.l2norm) & (tensors.size > 0)
-        return told
+        known: Bools = leaf & np.isfinite(tensors.l2norm) & (tensors.size > 0)
+        return known
 
     @cached_property
     def _named(self) -> Bools:
@@ -145,17 +145,17 @@ class Wholes:
             return outermost
         extent = np.diff(np.r_[outermost, len(calls)])
         model = calls.module[outermost[np.argmax(extent)]]
-        found: Ints = outermost[calls.module[outermost] == model]
-        return found
+        models: Ints = outermost[calls.module[outermost] == model]
+        return models
 
     @cached_property
     def batches(self) -> dict[tuple[int, int], int]:
         """How many micro-batches the model is given, by rank and step."""
         calls = self.side.calls
-        found: dict[tuple[int, int], int] = defaultdict(int)
+        batches: dict[tuple[int, int], int] = defaultdict(int)
         for call in self.models.tolist():
-            found[int(calls.rank[call]), int(calls.step[call])] += 1
-        return found
+            batches[int(calls.rank[call]), int(calls.step[call])] += 1
+        return batches
 
     @cached_property
     def updates(self) -> dict[int, int]:
@@ -185,17 +185,17 @@ class Wholes:
     def _computing(self) -> dict[int, list[int]]:
         """Calls of forward passes that compute, collectives among them, by step."""
         calls = self.side.calls
-        found: dict[int, list[int]] = defaultdict(list)
+        computing: dict[int, list[int]] = defaultdict(list)
         chosen = np.flatnonzero(self._forward & calls.leaf & ~self._idle)
         for call, step in zip(chosen.tolist(), calls.step[chosen].tolist(), strict=True):
-            found[step].append(call)
-        return found
+            computing[step].append(call)
+        return computing
 
     @cached_property
     def trained(self) -> list[int]:
         """Steps with a backward pass."""
-        found: list[int] = np.unique(self.side.calls.step[self.backward]).tolist()
-        return found
+        steps: list[int] = np.unique(self.side.calls.step[self.backward]).tolist()
+        return steps
 
     def sites(self, step: int) -> tuple[dict[int, Site], dict[Site, list[int]]]:
         """Calls of a step's forward passes that compute, collectives among them, and where they
@@ -208,27 +208,27 @@ class Wholes:
                 self.side.words.get(int(column[call]), "") for column in (calls.module, calls.op)
             )
             runs[int(calls.rank[call]), bare_module(module), family(op)].append(call)
-        places: dict[int, Site] = {}
+        site_of: dict[int, Site] = {}
         groups: dict[Site, list[int]] = defaultdict(list)
         for (rank, module, op), run in runs.items():
             batches = self.batches.get((rank, step), 1)
             length = len(run) // batches if len(run) % batches == 0 else len(run)
             for number, call in enumerate(run):
-                site = places[call] = Site(module, op, number % length)
+                site = site_of[call] = Site(module, op, number % length)
                 groups[site].append(call)
-        return places, groups
+        return site_of, groups
 
     def results(self, calls: Iterable[int]) -> list[int]:
         """The first output of each call, where all of them have one whose statistics are known;
         else none.
         """
-        found = []
+        rows = []
         for call in calls:
             row = next(iter(self.outputs(call)), NONE)
             if row < 0 or not self._told[row]:
                 return []
-            found.append(row)
-        return found
+            rows.append(row)
+        return rows
 
     def outputs(self, call: int) -> list[int]:
         """Rows of what a call writes."""
@@ -314,11 +314,11 @@ class Wholes:
         """Gradients as optimizers get them: what a parameter's update is computed from and no
         optimizer made.
         """
-        found: Held = defaultdict(list)
-        for place, rows in self.updated.items():
+        gradients: Held = defaultdict(list)
+        for key, rows in self.updated.items():
             for row in rows:
-                found[place].extend(self._gradient(row))
-        return found
+                gradients[key].extend(self._gradient(row))
+        return gradients
 
     def _gradient(self, row: int) -> Iterator[int]:
         calls, tensors = self.side.calls, self.side.tensors
@@ -357,17 +357,17 @@ def _moves(traits: Traits) -> bool:
 
 def _by_place(rows: dict[tuple[int, str, int], int]) -> Held:
     """Rows by step and name, of those by step, name and rank."""
-    found: Held = defaultdict(list)
+    held: Held = defaultdict(list)
     for (step, name, _), row in rows.items():
-        found[step, name].append(row)
-    return found
+        held[step, name].append(row)
+    return held
 
 
 def _first_steps(held: Held) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    first: dict[str, list[int]] = {}
     for (_, name), rows in sorted(held.items()):
-        found.setdefault(name, rows)
-    return found
+        first.setdefault(name, rows)
+    return first
 
 
 def shards(side: Side) -> Words:

@@ -115,10 +115,10 @@ def _states(tensors: Tensors, identity: Ints) -> tuple[Words, Bools]:
     views = np.flatnonzero(~tensors.digested & (identity >= 0))
     if len(known) and len(views):
         base = place_of(identity[views], identity[known])
-        found = views[base >= 0]
+        viewed = views[base >= 0]
         bases = known[base[base >= 0]]
-        state[found] = mixed(tensors.digest[bases], tensors.shape[found], tensors.stride[found])
-        whole[found] = True
+        state[viewed] = mixed(tensors.digest[bases], tensors.shape[viewed], tensors.stride[viewed])
+        whole[viewed] = True
     rest = np.flatnonzero(~whole & (tensors.nan >= 0))
     every = len(rest) == len(state)
     for start in range(0, len(rest), _BLOCK):
@@ -140,14 +140,14 @@ def _statistics(tensors: Tensors, rows: slice | Ints) -> Words:
         unknown &= missing
         np.copyto(column, 0.0, where=missing)
     counts = [column[rows].view(np.uint64) for column in (tensors.size, tensors.nan, tensors.zero)]
-    found = mixed(*(column.view(np.uint64) for column in numbers), *counts, tensors.shape[rows])
-    found[unknown & (tensors.nan[rows] > 0)] = 0
-    return found
+    hashes = mixed(*(column.view(np.uint64) for column in numbers), *counts, tensors.shape[rows])
+    hashes[unknown & (tensors.nan[rows] > 0)] = 0
+    return hashes
 
 
 def _by_version(calls: Calls, tensors: Tensors, identity: Ints, alias: Bools) -> Array:
     """Output row that first carried the version of each input."""
-    found = np.full(len(tensors), NONE, dtype=tensors.row.dtype)
+    producer = np.full(len(tensors), NONE, dtype=tensors.row.dtype)
     lost = np.flatnonzero(~tensors.output & (identity >= 0))
     written = np.flatnonzero(tensors.output & (identity >= 0) & ~alias)
     leaf = calls.leaf[tensors.call[written]]
@@ -155,13 +155,13 @@ def _by_version(calls: Calls, tensors: Tensors, identity: Ints, alias: Bools) ->
     for outputs in (written[leaf], written[~leaf]):
         if not len(lost) or not len(outputs):
             continue
-        place = place_of(identity[lost], identity[outputs])
-        known = place >= 0
-        read, row = lost[known], outputs[place[known]]
+        at = place_of(identity[lost], identity[outputs])
+        known = at >= 0
+        read, row = lost[known], outputs[at[known]]
         later = (tensors.call[row] >= tensors.call[read]) & calls.leaf[tensors.call[read]]
-        found[read] = np.where(later, NONE, row)
-        lost = lost[found[lost] < 0]
-    return found
+        producer[read] = np.where(later, NONE, row)
+        lost = lost[producer[lost] < 0]
+    return producer
 
 
 def aliases(calls: Calls, tensors: Tensors) -> Bools:
@@ -172,7 +172,7 @@ def aliases(calls: Calls, tensors: Tensors) -> Bools:
 
 
 def _aliases(tensors: Tensors, identity: Ints) -> Bools:
-    found = np.zeros(len(tensors), dtype=np.bool_)
+    aliasing = np.zeros(len(tensors), dtype=np.bool_)
     call, output = tensors.call, tensors.output
     most = (
         int(np.diff(np.flatnonzero(np.r_[True, call[1:] != call[:-1], True])).max())
@@ -180,16 +180,16 @@ def _aliases(tensors: Tensors, identity: Ints) -> Bools:
         else 0
     )  # rows of a call
     for shift in range(1, min(most, MAX_NEIGHBOURS)):
-        one = np.flatnonzero(
+        earlier = np.flatnonzero(
             (identity[shift:] == identity[:-shift]) & (output[shift:] != output[:-shift])
         )
-        other = one + shift
-        same = (identity[one] >= 0) & (call[one] == call[other])
-        found[np.where(output[one], one, other)[same]] = True
+        later = earlier + shift
+        same = (identity[earlier] >= 0) & (call[earlier] == call[later])
+        aliasing[np.where(output[earlier], earlier, later)[same]] = True
     if most > MAX_NEIGHBOURS:
         both = mixed(call.astype(np.uint64), identity.astype(np.uint64))
-        found |= output & (identity >= 0) & np.isin(both, both[~output])
-    return found
+        aliasing |= output & (identity >= 0) & np.isin(both, both[~output])
+    return aliasing
 
 
 def _by_content(calls: Calls, tensors: Tensors, state: Words, lost: Ints) -> Ints:
@@ -202,8 +202,8 @@ def _by_content(calls: Calls, tensors: Tensors, state: Words, lost: Ints) -> Int
     written = np.flatnonzero(tensors.output & usable & calls.leaf[tensors.call])
     content = mixed(state, calls.process[tensors.call].astype(np.uint64), tensors.dtype)
     written = written[np.isin(content[written], distinct(content[lost]))]
-    found = _latest(content[written], content[lost], tensors.call, written, lost)
-    return np.where(usable[lost], found, NONE)
+    latest = _latest(content[written], content[lost], tensors.call, written, lost)
+    return np.where(usable[lost], latest, NONE)
 
 
 def _by_storage(calls: Calls, tensors: Tensors, alias: Bools, lost: Ints) -> Ints:
@@ -212,17 +212,17 @@ def _by_storage(calls: Calls, tensors: Tensors, alias: Bools, lost: Ints) -> Int
     """
     written = np.flatnonzero(tensors.output & (tensors.storage >= 0) & ~alias)
     written = written[calls.leaf[tensors.call[written]]]
-    found = np.full(len(lost), NONE, dtype=np.int64)
+    latest = np.full(len(lost), NONE, dtype=np.int64)
     shared = np.flatnonzero(place_of(tensors.storage[lost], tensors.storage[written]) >= 0)
     if len(shared):
         process = calls.process[tensors.call]
         rows = lost[shared]
-        places = [
+        storages = [
             mixed(process[some].astype(np.uint64), tensors.storage[some].astype(np.uint64))
             for some in (written, rows)
         ]
-        found[shared] = _latest(places[0], places[1], tensors.call, written, rows)
-    return found
+        latest[shared] = _latest(storages[0], storages[1], tensors.call, written, rows)
+    return latest
 
 
 def _latest(
