@@ -90,18 +90,18 @@ def compare_by(
     works = list(_works(*sides))
     if chosen.mapping is not None or chosen.reference is not None or chosen.noise is not None:
         raise UsageError("--executor takes no mapping and no third run: leave it out for them")
-    asked, told = (
+    asked, report = (
         Asked(chosen.values, chosen.selection, declared=declared_rows()),
         percent(progress, "compare"),
     )
     task = Task(compare_work, Answer, _lost)
-    found = parts(executor, task, works, asked, told)
-    sent = frozenset(place for answer in found.values() for place in answer.sent)
-    again = [work for work, answer in found.items() if answer.received]
+    answers = parts(executor, task, works, asked, report)
+    sent = frozenset(place for answer in answers.values() for place in answer.sent)
+    again = [work for work, answer in answers.items() if answer.received]
     if again and sent and len(works) > 1:
         known = msgspec.structs.replace(asked, elsewhere=tuple(sorted(sent)))
-        found |= parts(executor, task, again, known, told)
-    return _together(sides, list(found.values()))
+        answers |= parts(executor, task, again, known, report)
+    return _together(sides, list(answers.values()))
 
 
 def _works(target: NativeRun, golden: NativeRun) -> Iterator[Work]:
@@ -123,7 +123,7 @@ def _works(target: NativeRun, golden: NativeRun) -> Iterator[Work]:
     most = max(1, min(MAX_TOGETHER, len(both) // 64))
     chosen: list[int] = []
     for rank in both:
-        held = sum(rows[name] for one in (*chosen, rank) for name in sides[0][one])
+        held = sum(rows[name] for member in (*chosen, rank) for name in sides[0][member])
         if chosen and (len(chosen) == most or held > MOST_ROWS):
             yield _work(target, golden, chosen)
             chosen = []
@@ -186,8 +186,8 @@ def _orders(comparison: Comparison) -> tuple[Order, ...]:
     def order(finding: Finding, word: str) -> Order:
         calls = sides[word].calls
         index = -1 if finding.index is None else finding.index
-        place = np.flatnonzero((calls.rank == finding.rank) & (calls.index == index))
-        met = int(clocks[word][place[0]]) if len(place) else 0
+        rows = np.flatnonzero((calls.rank == finding.rank) & (calls.index == index))
+        met = int(clocks[word][rows[0]]) if len(rows) else 0
         return finding.kind == "structural-difference", finding.step, met, index
 
     return tuple(map(order, findings, wanted))
@@ -214,16 +214,16 @@ def _together(sides: tuple[NativeRun, NativeRun], answers: Sequence[Answer]) -> 
     gaps = list(_gaps(sides))
     ordered = sorted(
         (
-            one
+            pair
             for answer in answers
-            for one in zip(answer.orders, answer.document.findings, strict=True)
+            for pair in zip(answer.orders, answer.document.findings, strict=True)
         ),
-        key=lambda one: (*one[0], one[1].rank),
+        key=lambda pair: (*pair[0], pair[1].rank),
     )
     findings = once([finding for _, finding in ordered])[:MAX_FINDINGS]
     summaries = [answer.document.summary for answer in answers]
-    told = (line for summary in summaries for line in summary["warnings"])
-    lines = dict.fromkeys((*gaps, *told))
+    reported = (line for summary in summaries for line in summary["warnings"])
+    lines = dict.fromkeys((*gaps, *reported))
     warnings = list(lines)[:MAX_WARNINGS]
     if len(lines) > MAX_WARNINGS:
         warnings.append(f"{len(lines) - MAX_WARNINGS} more warnings were left out")
@@ -239,20 +239,20 @@ def _together(sides: tuple[NativeRun, NativeRun], answers: Sequence[Answer]) -> 
 
 def _counted(summaries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Counts of all ranks together."""
-    told = [summary for summary in summaries if "calls" in summary]
+    counted = [summary for summary in summaries if "calls" in summary]
     sides = ("target", "golden")
     return {
-        "two_models": any(summary["two_models"] for summary in told),
+        "two_models": any(summary["two_models"] for summary in counted),
         **{
-            word: {key: sum(summary[word][key] for summary in told) for key in told[0][word]}
+            word: {key: sum(summary[word][key] for summary in counted) for key in counted[0][word]}
             for word in ("calls", "tensors")
-            if told
+            if counted
         },
         "ranks": {
-            side: sorted({rank for summary in told for rank in summary["ranks"][side]})
+            side: sorted({rank for summary in counted for rank in summary["ranks"][side]})
             for side in sides
         },
         "steps": {
-            side: max((summary["steps"][side] for summary in told), default=0) for side in sides
+            side: max((summary["steps"][side] for summary in counted), default=0) for side in sides
         },
     }

@@ -68,13 +68,13 @@ def across_degrees(pairing: Pairing, causes: list[Cause]) -> Judged:
     degrees = Degrees(pairing)
     if not degrees.differ or not degrees.one_model:
         return Judged(pairing, causes)
-    found = list(degrees.causes())
-    if not degrees.compared and not found:
+    origins = list(degrees.causes())
+    if not degrees.compared and not origins:
         degrees.until = "neither forward passes nor gradients of the two could be compared"
-    elif degrees.flat and not found:
+    elif degrees.flat and not origins:
         degrees.until = degrees.until or FLAT
     pairing = msgspec.structs.replace(pairing, by_regions=True, by_wholes=True, until=degrees.until)
-    return Judged(pairing, found)
+    return Judged(pairing, origins)
 
 
 class Degrees:
@@ -158,9 +158,9 @@ class Degrees:
 
     def causes(self) -> Iterator[Cause]:
         """The first causes; none where all that matters agrees."""
-        found = list(self._loaded())
-        if found:
-            yield from found
+        loaded = list(self._loaded())
+        if loaded:
+            yield from loaded
             return
         for step in self._steps:
             cause = self._left_out(step)
@@ -204,13 +204,13 @@ class Degrees:
             if error <= self.limit or not np.isfinite(error):
                 continue
             row = self.odd.row(mine, whole)
-            place = np.flatnonzero(self.pairing.rows.target == row)
+            pairs = np.flatnonzero(self.pairing.rows.target == row)
             words = self.odd.twice(mine, whole) or self._anothers(name, mine)
             yield Cause(
                 ARRIVED,
                 int(self.pairing.target.tensors.call[row]),
                 int(self.pairing.golden.tensors.call[theirs[0]]),
-                int(place[0]),
+                int(pairs[0]),
                 words=words,
             )
 
@@ -222,8 +222,8 @@ class Degrees:
         others = ((other, self.theirs.of(theirs)) for other, _, theirs in self._begun)
         known = (
             other
-            for other, one in others
-            if other != name and self.both.error(held, one) <= self.limit
+            for other, content in others
+            if other != name and self.both.error(held, content) <= self.limit
         )
         return tuple(f"it is what golden holds as {other}" for other in islice(known, 1))
 
@@ -294,7 +294,7 @@ class Degrees:
         elif rows and whole.size:
             call = int(self.pairing.target.tensors.call[self.odd.row(rows, whole)])
         region = forward.before(mine)
-        alone = [(one, ranks) for one in region if (ranks := forward.some_ranks(one))]
+        alone = [(member, ranks) for member in region if (ranks := forward.some_ranks(member))]
         words = [f"rank {listed(lacking)} does not run it"] if lacking else []
         if alone and not lacking:
             call, ranks = alone[0]
@@ -305,7 +305,7 @@ class Degrees:
         if not alone and self._given_otherwise(forward, site):
             words.append("what ranks are given is together not what golden is given")
         own = self.mine.rank_of(call)
-        calls = (*(one for one in region if self.mine.rank_of(one) == own), call)
+        calls = (*(member for member in region if self.mine.rank_of(member) == own), call)
         return Cause(
             OTHERWISE,
             call,
@@ -334,14 +334,14 @@ class Degrees:
         if not site.module:
             return {}
         calls = self.pairing.target.calls
-        found = np.flatnonzero(
+        inside = np.flatnonzero(
             self.pairing.target.which(
                 calls.module, lambda module: bare_module(module) == site.module
             )
             & (calls.step == step)
         )
-        ranks, first = np.unique(calls.rank[found], return_index=True)
-        return dict(zip(ranks.tolist(), found[first].tolist(), strict=True))
+        ranks, first = np.unique(calls.rank[inside], return_index=True)
+        return dict(zip(ranks.tolist(), inside[first].tolist(), strict=True))
 
     def _given_otherwise(self, forward: Forward, site: Site) -> bool:
         """Whether what a site reads besides parameters, and no module made, is not golden's."""
@@ -375,7 +375,7 @@ class Degrees:
             for name, _, _ in self._begun
             if (rows := mine.get((step, name))) and (other := theirs.get((step, name)))
         ]
-        fitting = [one for one in held if self.both.fit(one[3], one[4])]
+        fitting = [pair for pair in held if self.both.fit(pair[3], pair[4])]
         self.flat = self.flat or len(fitting) < len(held)
         return fitting
 
@@ -388,16 +388,16 @@ class Degrees:
         reach = max((whole.reach for *_, whole in held), default=0.0)
         errors, floor = {}, ROUNDED * reach
         self._nothing = {
-            name for name, *_, one, whole in held if max(one.reach, whole.reach) <= floor
+            name for name, *_, mine, whole in held if max(mine.reach, whole.reach) <= floor
         }
-        for name, _, _, one, whole in held:
-            error, rms = self.both.error(one, whole), (whole.squares / whole.size) ** 0.5
+        for name, _, _, mine, whole in held:
+            error, rms = self.both.error(mine, whole), (whole.squares / whole.size) ** 0.5
             errors[name] = 0.0 if name in self._nothing or error * rms <= floor else error
         if not self._leaps("gradient", max(errors.values(), default=0.0), BACKWARD * self.limit):
             return None
         limit = BACKWARD * self.limit
-        ordered = sorted(held, key=lambda one: self._made(self.theirs, one[0], one[2][0]))
-        first = next(at for at, one in enumerate(ordered) if errors[one[0]] > limit)
+        ordered = sorted(held, key=lambda pair: self._made(self.theirs, pair[0], pair[2][0]))
+        first = next(at for at, pair in enumerate(ordered) if errors[pair[0]] > limit)
         name, rows, other, _, whole = ordered[first]
         row = self.odd.row(rows, whole)
         call = self._made(self.mine, name, row)
@@ -406,7 +406,7 @@ class Degrees:
         if first:
             words.append(f"{first} gradients made before it agree")
         region = tuple(range(max(before + 1, call - MAX_REGION), call + 1))
-        region = tuple(one for one in region if self.pairing.target.calls.leaf[one])
+        region = tuple(member for member in region if self.pairing.target.calls.leaf[member])
         golden = self._made(self.theirs, name, other[0])
         return Cause(
             OTHERWISE,
@@ -419,11 +419,11 @@ class Degrees:
 
     def _factors(self, ordered: list[Pair], errors: dict[str, float]) -> list[str]:
         """That all gradients are golden's times one number."""
-        apart = [one for one in ordered if errors[one[0]] > BACKWARD * self.limit]
+        apart = [pair for pair in ordered if errors[pair[0]] > BACKWARD * self.limit]
         factors = [
-            (one.squares / one.size / (whole.squares / whole.size)) ** 0.5
-            for *_, one, whole in apart
-            if whole.squares and one.size
+            (mine.squares / mine.size / (whole.squares / whole.size)) ** 0.5
+            for *_, mine, whole in apart
+            if whole.squares and mine.size
         ]
         if not factors or max(factors) - min(factors) > ALIKE * min(factors):
             return []
@@ -452,18 +452,18 @@ class Degrees:
         """
         calls, tensors = side.side.calls, side.side.tensors
         reader = int(tensors.call[row])
-        place = side.written.get((int(calls.rank[reader]), int(calls.step[reader]), name))
-        if place is not None:
-            return place
+        writer = side.written.get((int(calls.rank[reader]), int(calls.step[reader]), name))
+        if writer is not None:
+            return writer
         producer = int(side.flow.producer[row])
         return producer if producer >= 0 else reader
 
     def _moved(self, step: int) -> Cause | None:
         """An optimizer that makes something else of gradients that agree."""
-        held = [one for one in self._held("updated", step) if one[0] not in self._nothing]
+        held = [pair for pair in self._held("updated", step) if pair[0] not in self._nothing]
         if not held:
             return None
-        errors = [self.both.error(one, whole) for *_, one, whole in held]
+        errors = [self.both.error(mine, whole) for *_, mine, whole in held]
         most = float(np.quantile(errors, 1 - MOVED, method="lower"))
         leapt = self._leaps("parameter", most, self.limit)
         factor = self._factor_moved(step, held)

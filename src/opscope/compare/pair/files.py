@@ -53,12 +53,12 @@ def same_files(
     formats = [side.run.info.format for side in (target, golden)]
     if ARRAYS not in formats and not originals:
         return []
-    taken = [{pair[side] for pair in given} for side in (0, 1)]
+    given_calls = [{pair[side] for pair in given} for side in (0, 1)]
     plain = formats[0] == formats[1] == ARRAYS and not originals
     spell = _whole if plain else file_name
-    mine = _by_name(target, taken[0], lambda call: _original(spell(call), originals or {}))
-    theirs = _by_name(golden, taken[1], spell)
-    return [(call, theirs[place]) for place, call in mine.items() if place in theirs]
+    mine = _by_name(target, given_calls[0], lambda call: _original(spell(call), originals or {}))
+    theirs = _by_name(golden, given_calls[1], spell)
+    return [(call, theirs[key]) for key, call in mine.items() if key in theirs]
 
 
 def _whole(call: Call) -> str:
@@ -77,37 +77,41 @@ def _original(name: str, originals: Words[str, Originals]) -> str | None:
     """
     if name not in originals:
         return name
-    return next((file_name(one[0]) for one in originals[name] if one is not None), None)
+    return next((file_name(output[0]) for output in originals[name] if output is not None), None)
 
 
 def _by_name(
     side: Side, gone: set[int], spell: Callable[[Call], str | None]
 ) -> dict[tuple[int, int, str], int]:
     """Calls by rank, step and name."""
-    found = [
-        ((call.rank, call.step, name), place)
-        for place, call in call_records(side, range(len(side.calls))).items()
-        if place not in gone and side.calls.leaf[place] and (name := spell(call)) is not None
+    named = [
+        ((call.rank, call.step, name), number)
+        for number, call in call_records(side, range(len(side.calls))).items()
+        if number not in gone and side.calls.leaf[number] and (name := spell(call)) is not None
     ]
-    counts = Counter(place for place, _ in found)
-    return {place: call for place, call in found if counts[place] == 1}
+    counts = Counter(key for key, _ in named)
+    return {key: call for key, call in named if counts[key] == 1}
 
 
 def original_slots(side: Side, originals: Words[str, Originals]) -> list[tuple[int, Slots]]:
     """For each call that a graph knows, which output of its original each of its outputs is."""
-    found = []
-    for place, call in call_records(side, range(len(side.calls))).items():
+    slots = []
+    for at, call in call_records(side, range(len(side.calls))).items():
         outputs = originals.get(file_name(call))
         known = (
             []
             if outputs is None
-            else [(number, one) for number, one in enumerate(outputs) if one is not None]
+            else [
+                (number, original)
+                for number, original in enumerate(outputs)
+                if original is not None
+            ]
         )
         if known:
             named = {
-                ("output", str(number)): ("output", str(one[1]))
-                for number, one in known
-                if one[0] == known[0][1][0]
+                ("output", str(number)): ("output", str(original[1]))
+                for number, original in known
+                if original[0] == known[0][1][0]
             }
-            found.append((place, Slots(named)))
-    return found
+            slots.append((at, Slots(named)))
+    return slots

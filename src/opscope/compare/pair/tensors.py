@@ -180,8 +180,8 @@ def _paired(
     """
     left, right = _laid_out_alike(target, golden, match)
     if fixed is not None:
-        said = fixed.rows
-        free = ~(np.isin(left, said[0]) | np.isin(right, said[1]))
+        given = fixed.rows
+        free = ~(np.isin(left, given[0]) | np.isin(right, given[1]))
         left, right = (
             np.concatenate([fixed.pairs[:, 0], left[free]]),
             np.concatenate([fixed.pairs[:, 1], right[free]]),
@@ -204,10 +204,10 @@ def _paired(
     return np.concatenate(lefts), np.concatenate(rights)
 
 
-def _waiting(tensors: Tensors, match: Ints, taken: list[Ints]) -> Ints:
+def _waiting(tensors: Tensors, match: Ints, paired: list[Ints]) -> Ints:
     """Rows of matched calls that have no partner yet."""
     free = match[tensors.call] >= 0 if len(match) else np.zeros(len(tensors), dtype=np.bool_)
-    for rows in taken:
+    for rows in paired:
         free[rows] = False
     return np.flatnonzero(free)
 
@@ -241,8 +241,8 @@ def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[Int
     group = np.repeat(np.arange(len(alike)), size)
     odd = np.zeros(len(alike), dtype=np.bool_)
     odd[group[other]] = True
-    kept = ~odd[group]
-    return left[kept], right[kept]
+    even = ~odd[group]
+    return left[even], right[even]
 
 
 def _same_slots(target: Tensors, golden: Tensors) -> bool:
@@ -265,18 +265,18 @@ def _by_place(tensors: Tensors, rows: Ints, call: Ints) -> Words:
         else np.empty(0, dtype=np.int64)
     )
     sizes = np.diff(np.r_[starts, len(rows)])
-    place = np.empty(len(rows), dtype=np.int64)
-    place[order] = np.arange(len(rows)) - np.repeat(starts, sizes)
-    return mixed(group.astype(np.uint64), place.astype(np.uint64))
+    position = np.empty(len(rows), dtype=np.int64)
+    position[order] = np.arange(len(rows)) - np.repeat(starts, sizes)
+    return mixed(group.astype(np.uint64), position.astype(np.uint64))
 
 
 def roundoffs(side: Side) -> tuple[Words, Floats, Bools]:
     """Unit roundoff of each element type by hash, sorted, and which are integers or bool."""
-    found = distinct(side.tensors.dtype).tolist()
-    kinds = [find_dtype(side.words.get(value, "")) for value in found]
+    dtypes = distinct(side.tensors.dtype).tolist()
+    kinds = [find_dtype(side.words.get(value, "")) for value in dtypes]
     units = [_unit(kind) for kind in kinds]
     whole = [kind is not None and kind.kind in {"int", "uint", "bool"} for kind in kinds]
-    return np.array(found, dtype=np.uint64), np.array(units), np.array(whole, dtype=np.bool_)
+    return np.array(dtypes, dtype=np.uint64), np.array(units), np.array(whole, dtype=np.bool_)
 
 
 def _unit(kind: DType | None) -> float:
@@ -337,10 +337,12 @@ def _product_types(side: Side, types: Types, reduced: Bools) -> dict[float, floa
     unit[reduced] = REDUCED
     written = unit > 0
     chosen = written & products
-    found, counts = np.unique(unit[chosen if chosen.any() else written], return_counts=True)
+    distinct_units, counts = np.unique(
+        unit[chosen if chosen.any() else written], return_counts=True
+    )
     return {
-        float(one): float(count) / int(counts.sum())
-        for one, count in zip(found, counts, strict=True)
+        float(roundoff): float(count) / int(counts.sum())
+        for roundoff, count in zip(distinct_units, counts, strict=True)
     }
 
 
@@ -355,12 +357,14 @@ def _measured(
     rows.
     """
     maker = hash_maker(sides[1])
-    told = foreign_hashes(sides[0], maker), foreign_hashes(sides[1], maker)
+    foreign = foreign_hashes(sides[0], maker), foreign_hashes(sides[1], maker)
 
     def block(start: int) -> Judged:
         rows = left[start : start + _BLOCK], right[start : start + _BLOCK]
         hashed = (
-            None if told[0] is None or told[1] is None else (told[0][rows[0]], told[1][rows[1]])
+            None
+            if foreign[0] is None or foreign[1] is None
+            else (foreign[0][rows[0]], foreign[1][rows[1]])
         )
         return _measured_block((sides[0].tensors, sides[1].tensors), flows, types, rows, hashed)
 
@@ -384,8 +388,8 @@ def _measured_block(
     """
     (mine, theirs), (left, right) = sides, (_span(rows[0]), _span(rows[1]))
     units, whole = [], []
-    for side, place, (names, unit, integers) in zip(sides, (left, right), types, strict=True):
-        at = np.searchsorted(names, side.dtype[place])
+    for side, span, (names, unit, integers) in zip(sides, (left, right), types, strict=True):
+        at = np.searchsorted(names, side.dtype[span])
         units.append(unit[at])
         whole.append(integers[at])
     roundoff = np.where(np.minimum(*units) > 0, np.minimum(*units), np.maximum(*units))
@@ -399,11 +403,11 @@ def _measured_block(
     alike = mine.dtype[left] == theirs.dtype[right]
     shaped = mine.shape[left] == theirs.shape[right]
     equal = alike & both & shaped & (flows[0].state[left] == flows[1].state[right])
-    told = np.zeros(len(both), dtype=np.bool_)
+    by_hash = np.zeros(len(both), dtype=np.bool_)
     if hashed is not None:
-        told = alike & ~both & (hashed[0] != 0) & (hashed[1] != 0)
-        equal |= told & (hashed[0] == hashed[1])
-    bare = shaped & ~(both | told | mine.digested[left] | theirs.digested[right])
+        by_hash = alike & ~both & (hashed[0] != 0) & (hashed[1] != 0)
+        equal |= by_hash & (hashed[0] == hashed[1])
+    bare = shaped & ~(both | by_hash | mine.digested[left] | theirs.digested[right])
     if bare.any():
         equal |= bare & _equal_statistics(mine, theirs, left, right)
     error, status, reordered = (
@@ -415,7 +419,7 @@ def _measured_block(
     if len(rest):
         known = (
             both[rest],
-            ((both | told) & alike)[rest],
+            ((both | by_hash) & alike)[rest],
             (whole[0] & whole[1])[rest],
             roundoff[rest],
         )
@@ -521,12 +525,12 @@ def foreign_hashes(side: Side, maker: str) -> Words | None:
     hashes = access_of(side.run).hashes
     if not maker or not hashes or maker != hash_maker(side):
         return None
-    found = [
+    texts = [
         hashes.get((record.process, record.index, record.io, record.slot))
         for record in records(side.run, "tensors")
     ]
     codes = np.array(
-        [0 if text is None else hash(text) & 0x7FFFFFFFFFFFFFFF | 1 for text in found],
+        [0 if text is None else hash(text) & 0x7FFFFFFFFFFFFFFF | 1 for text in texts],
         dtype=np.uint64,
     )
     of_rows: Words = codes[side.tensors.row]

@@ -84,7 +84,7 @@ def blocks_of(pairing: Pairing) -> list[Block]:
         (pairing.target, match.target, pairing.flows[0]),
         (pairing.golden, match.golden, pairing.flows[1]),
     )
-    lonely = [_telling(side, found, flow) for side, found, flow in sides]
+    lonely = [_telling(side, partners, flow) for side, partners, flow in sides]
     lonely = [
         calls[~unrecorded(side, other)[calls]] if len(calls) else calls
         for calls, side, other in zip(
@@ -92,13 +92,13 @@ def blocks_of(pairing: Pairing) -> list[Block]:
         )
     ]
     replaced = _replaced(pairing, lonely)
-    found, match_of = [], (match.target, match.golden)
+    blocks, match_of = [], (match.target, match.golden)
     for number, (side, calls) in enumerate(
         zip((pairing.target, pairing.golden), lonely, strict=True)
     ):
-        kept = [call for call in calls.tolist() if call not in replaced[number]]
-        found.extend(_gathered(side, match_of[number], _merged(side, kept, target=number == 0)))
-    return found
+        alone = [call for call in calls.tolist() if call not in replaced[number]]
+        blocks.extend(_gathered(side, match_of[number], _merged(side, alone, target=number == 0)))
+    return blocks
 
 
 def _telling(side: Side, match: Ints, flow: Flow) -> Ints:
@@ -144,26 +144,26 @@ def _repeats(side: Side, match: Ints, flow: Flow, alone: Ints) -> Bools:
     amid = _amid_backward(side, step)[alone]
     if not amid.any():
         return amid
-    place = mixed(calls.op, step)
+    site = mixed(calls.op, step)
     written, read = (
         _contents(side, flow, side.tensors.output == output) for output in (True, False)
     )
-    found = np.zeros(len(alone), dtype=np.bool_)
+    repeats = np.zeros(len(alone), dtype=np.bool_)
     for content, telling in ((written, written != 0), (read, (written == 0) & (read != 0))):
-        sign = mixed(content, place)
-        found |= telling[alone] & np.isin(sign[alone], sign[match >= 0])
-    return found & amid
+        sign = mixed(content, site)
+        repeats |= telling[alone] & np.isin(sign[alone], sign[match >= 0])
+    return repeats & amid
 
 
 def _amid_backward(side: Side, step: Words) -> Bools:
     """Calls that come after the first one of the backward pass of their step, step being a hash of
     it for each call.
     """
-    _, place = np.unique(step, return_inverse=True)
+    _, step_number = np.unique(step, return_inverse=True)
     backward = side.which(side.calls.phase, lambda phase: phase == "backward")
-    first = np.full(int(place.max(initial=-1)) + 1, len(place))
-    np.minimum.at(first, place[backward], np.flatnonzero(backward))
-    return np.arange(len(place)) > first[place]
+    first = np.full(int(step_number.max(initial=-1)) + 1, len(step_number))
+    np.minimum.at(first, step_number[backward], np.flatnonzero(backward))
+    return np.arange(len(step_number)) > first[step_number]
 
 
 def _contents(side: Side, flow: Flow, rows: Bools) -> Words:
@@ -205,18 +205,18 @@ def _replaced(pairing: Pairing, lonely: list[Ints]) -> tuple[set[int], set[int]]
         _optimizer_steps(side, calls)
         for side, calls in zip((pairing.target, pairing.golden), lonely, strict=True)
     ]
-    found = []
+    replaced = []
     for number, (calls, between) in enumerate(zip(lonely, (gaps[0], after), strict=True)):
         other = {
-            place
-            for place, step in enumerate(steps[number])
+            at
+            for at, step in enumerate(steps[number])
             if step is not None and step in set(steps[1 - number])
         }
-        found.append(
-            {call for place, call in enumerate(calls.tolist()) if place in other}
+        replaced.append(
+            {call for at, call in enumerate(calls.tolist()) if at in other}
             | set(calls[np.isin(between, shared)].tolist())
         )
-    return found[0], found[1]
+    return replaced[0], replaced[1]
 
 
 def _optimizer_steps(side: Side, calls: Ints) -> list[tuple[int, int] | None]:
@@ -314,12 +314,12 @@ def _one_block(blocks: Sequence[Block]) -> Block:
 
 def enclosing(calls: Calls, inner: Ints) -> set[int]:
     """These calls and all that enclose them."""
-    place = {key: at for at, key in enumerate(calls.key.tolist())}
+    call_of = {key: at for at, key in enumerate(calls.key.tolist())}
     known: set[int] = set()
     for call in inner.tolist():
         at: int | None = call
         while at is not None and at not in known:
             known.add(at)
             parent = int(calls.parent[at])
-            at = place.get((int(calls.process[at]) << 40) | parent) if parent >= 0 else None
+            at = call_of.get((int(calls.process[at]) << 40) | parent) if parent >= 0 else None
     return known

@@ -196,11 +196,11 @@ class _Read:
         parts = [
             column.buffers[0][column.offset : column.offset + column.length] for column in columns
         ]
-        found = np.concatenate([np.empty(0, kind), *parts], dtype=kind)
+        numbers = np.concatenate([np.empty(0, kind), *parts], dtype=kind)
         valid = known_rows(columns)
         if valid is not None:
-            np.copyto(found, missing, where=~valid)
-        return folded(found)
+            np.copyto(numbers, missing, where=~valid)
+        return folded(numbers)
 
     def _touch(self, width: int) -> None:
         """A column of so many bytes a row is about to be read: memory that others lie mapped in is
@@ -218,8 +218,8 @@ class _Read:
 
     def hashes(self, name: str, *, null: int = 0) -> Words:
         """The same as one hash a row; that of a null is given."""
-        found = self.cells(name)
-        return found.each(hashes(found.different, null=null))
+        texts = self.cells(name)
+        return texts.each(hashes(texts.different, null=null))
 
     def known(self, name: str) -> Bools:
         """Where a column is not null."""
@@ -249,13 +249,13 @@ def _calls(read: _Read) -> tuple[Calls, dict[int, str]]:
     words: dict[int, str] = {}
     hashed: dict[str, Words] = {}
     for name in _CALL_WORDS:
-        found = read.cells(name)
-        told = hashes(found.different, null=hash_of(""))
-        words |= distinct_texts(told, found.different)
-        hashed[name] = found.each(told)
+        texts = read.cells(name)
+        codes = hashes(texts.different, null=hash_of(""))
+        words |= distinct_texts(codes, texts.different)
+        hashed[name] = texts.each(codes)
     hashed |= {name: read.hashes(name) for name in ("name", "args")}
-    places = [number[name] for name in ("rank", "process", "step", "index")]
-    order: Any = slice(None) if _in_order(places) else np.lexsort(places[::-1])
+    sort_keys = [number[name] for name in ("rank", "process", "step", "index")]
+    order: Any = slice(None) if _in_order(sort_keys) else np.lexsort(sort_keys[::-1])
     key = keys_of(number["process"], number["index"])[order]
     inside = np.flatnonzero(number["parent"] >= 0)
     parents = distinct(keys_of(number["process"][inside], number["parent"][inside]))
@@ -344,9 +344,9 @@ def _sizes(size: Ints, shapes: Cells) -> Ints:
 def _products(shapes: Ragged) -> Ints:
     """Elements of each shape, NONE where that is not known or absurd."""
     product = np.where(shapes.lengths >= 0, 1.0, -1.0)
-    for place in range(int(shapes.lengths.max(initial=0))):
-        longer = np.flatnonzero(shapes.lengths > place)
-        product[longer] *= shapes.items[shapes.starts[longer] + place]
+    for axis in range(int(shapes.lengths.max(initial=0))):
+        longer = np.flatnonzero(shapes.lengths > axis)
+        product[longer] *= shapes.items[shapes.starts[longer] + axis]
     return np.where((product >= 0) & (product < 2.0**62), product, NONE).astype(np.int64)
 
 
@@ -376,11 +376,11 @@ def place_of(keys: Ints, table: Ints) -> Ints:
     first, last = int(table.min()), int(table.max())
     # a place for every number between is less than a search for each
     if last - first < _DENSE * len(table):
-        places = np.full(last - first + 2, NONE, dtype=np.int64)
-        places[table[::-1] - first] = np.arange(len(table))[::-1]
+        index_of = np.full(last - first + 2, NONE, dtype=np.int64)
+        index_of[table[::-1] - first] = np.arange(len(table))[::-1]
         inside = (keys >= first) & (keys <= last)
-        found: Ints = places[np.where(inside, keys - first, -1)]
-        return found
+        rows: Ints = index_of[np.where(inside, keys - first, -1)]
+        return rows
     order = np.argsort(table, kind="stable")
     ordered = table[order]
     at = np.searchsorted(ordered, keys)

@@ -44,29 +44,34 @@ def decide(document: Document, pairing: Pairing, reference: Pairing) -> Document
     """The document with each divergence judged against the reference; reference pairs golden (as
     target) with the reference run.
     """
-    kept: list[Finding] = []
-    told: dict[str, list[str]] = {words: [] for words in (_CLEARED, _GOLDEN_OFF, _UNKNOWN)}
+    findings: list[Finding] = []
+    calls_of: dict[str, list[str]] = {words: [] for words in (_CLEARED, _GOLDEN_OFF, _UNKNOWN)}
     used = [0, 0]
     for finding in document.findings:
         if finding.kind != "divergence-origin":
-            kept.append(finding)
+            findings.append(finding)
             continue
         verdicts = list(_verdicts(finding, pairing, reference))
         if verdicts:
-            used[0 if all(one.by_values for one in verdicts) else 1] += 1
+            used[0 if all(verdict.by_values for verdict in verdicts) else 1] += 1
         if not verdicts:
-            told[_UNKNOWN].append(finding.call or "")
-            kept.append(finding)
-        elif any(one.target.verdict == DIFFER for one in verdicts):
-            kept.append(_told(finding, verdicts))
+            calls_of[_UNKNOWN].append(finding.call or "")
+            findings.append(finding)
+        elif any(verdict.target.verdict == DIFFER for verdict in verdicts):
+            findings.append(_told(finding, verdicts))
         else:
-            told[
-                _GOLDEN_OFF if any(one.golden.verdict == DIFFER for one in verdicts) else _CLEARED
+            calls_of[
+                _GOLDEN_OFF
+                if any(verdict.golden.verdict == DIFFER for verdict in verdicts)
+                else _CLEARED
             ].append(finding.call or "")
-    warnings = [*document.summary.get("warnings", ()), *_warnings(told), *_used(used)]
+    warnings = [*document.summary.get("warnings", ()), *_warnings(calls_of), *_used(used)]
     summary = {**document.summary, "warnings": warnings}
     return msgspec.structs.replace(
-        document, findings=tuple(kept), verdict="found" if kept else "clean", summary=summary
+        document,
+        findings=tuple(findings),
+        verdict="found" if findings else "clean",
+        summary=summary,
     )
 
 
@@ -78,8 +83,8 @@ _UNKNOWN = (
 )
 
 
-def _warnings(told: dict[str, list[str]]) -> Iterator[str]:
-    for words, calls in told.items():
+def _warnings(calls_of: dict[str, list[str]]) -> Iterator[str]:
+    for words, calls in calls_of.items():
         if calls:
             more = f" and {len(calls) - NAMED} more" if len(calls) > NAMED else ""
             yield f"{', '.join(calls[:NAMED])}{more}: these calls {words}"
@@ -98,10 +103,12 @@ def _told(finding: Finding, verdicts: Sequence[Verdict]) -> Finding:
     as well.
     """
     worst = max(
-        (one.target for one in verdicts if one.target.verdict == DIFFER),
-        key=lambda found: found.error or 0.0,
+        (verdict.target for verdict in verdicts if verdict.target.verdict == DIFFER),
+        key=lambda judged: judged.error or 0.0,
     )
-    golden = next((one.golden for one in verdicts if one.golden.verdict == DIFFER), None)
+    golden = next(
+        (verdict.golden for verdict in verdicts if verdict.golden.verdict == DIFFER), None
+    )
     also = () if golden is None else (f"golden is off too: {golden.words}",)
     evidence = (
         {**(finding.evidence[0] if finding.evidence else {}), "reference": worst.words},
@@ -124,24 +131,24 @@ def _verdicts(finding: Finding, pairing: Pairing, reference: Pairing) -> Iterato
         else ()
     )
     for row in own:
-        place = int(rows.golden[row])
-        at = np.flatnonzero((reference.rows.target == place) & (reference.rows.golden >= 0))
+        golden_row = int(rows.golden[row])
+        at = np.flatnonzero((reference.rows.target == golden_row) & (reference.rows.golden >= 0))
         if len(at):
             sides = (
                 (pairing.target, int(rows.target[row])),
-                (pairing.golden, place),
+                (pairing.golden, golden_row),
                 (reference.golden, int(reference.rows.golden[at[0]])),
             )
-            found = _by_values(sides) or _by_statistics(sides)
-            if found is not None:
-                yield found
+            verdict = _by_values(sides) or _by_statistics(sides)
+            if verdict is not None:
+                yield verdict
 
 
 def _by_values(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
-    if not all(side.tensors.kept[place] for side, place in sides):
+    if not all(side.tensors.kept[row] for side, row in sides):
         return None
     try:
-        target, golden, true = (value_of(side, place) for side, place in sides)
+        target, golden, true = (value_of(side, row) for side, row in sides)
     except (FormatError, MissingValueError, UsageError, MemoryError):
         return None
     if not target.shape == golden.shape == true.shape:
@@ -155,18 +162,17 @@ def _by_values(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
 
 
 def _by_statistics(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
-    (target, one), (golden, other), (true, at) = sides
+    (target, target_row), (golden, golden_row), (true, true_row) = sides
     errors = [
-        float(statistic_error(side.tensors, true.tensors, np.array([place]), np.array([at]))[0])
-        for side, place in ((target, one), (golden, other))
+        float(statistic_error(side.tensors, true.tensors, np.array([row]), np.array([true_row]))[0])
+        for side, row in ((target, target_row), (golden, golden_row))
     ]
     known = all(
-        side.tensors.nan[place] >= 0 and np.isfinite(side.tensors.l2norm[place])
-        for side, place in sides
+        side.tensors.nan[row] >= 0 and np.isfinite(side.tensors.l2norm[row]) for side, row in sides
     )
     if not known or any(np.isnan(errors)):
         return None
-    dtype = golden.words.get(int(golden.tensors.dtype[other]), "")
+    dtype = golden.words.get(int(golden.tensors.dtype[golden_row]), "")
     mine, theirs = errors
     return Verdict(
         dual_by_statistics(mine, theirs, dtype=dtype),
