@@ -35,30 +35,30 @@ def read_otherwise(pairing: Pairing, graphs: Bools, around: Ints) -> Bools:
     call does. around: the graph in which each call lies, NONE outside.
     """
     side, golden = pairing.target, pairing.golden
-    found = np.zeros(len(side.calls), dtype=np.bool_)
+    otherwise = np.zeros(len(side.calls), dtype=np.bool_)
     maker = pairing.flows[0].producer
     made = (maker >= 0) & graphs[np.maximum(maker, 0)]
-    told = ~side.tensors.output & made & (side.tensors.nan >= 0)
-    readers = np.unique(side.tensors.call[told])
+    read = ~side.tensors.output & made & (side.tensors.nan >= 0)
+    readers = np.unique(side.tensors.call[read])
     readers = readers[(around[readers] == NONE) & _asked(side)[readers]]
     partner = _same_calls(pairing, readers, around)
     pairs = [
         (row, other)
-        for row in np.flatnonzero(told & (partner[side.tensors.call] >= 0)).tolist()
+        for row in np.flatnonzero(read & (partner[side.tensors.call] >= 0)).tolist()
         for other in _same_slot(side, golden, row, int(partner[side.tensors.call[row]]))
     ]
     if pairs:
         left, right = np.array(pairs).T
-        found[maker[left[_apart(pairing, maker[left], left, right)]]] = True
-    return found
+        otherwise[maker[left[_apart(pairing, maker[left], left, right)]]] = True
+    return otherwise
 
 
 def _asked(side: Side) -> Bools:
     """Operators of a forward pass that hold no other call."""
     calls = side.calls
     forward = side.which(calls.phase, lambda phase: phase == "forward")
-    found: Bools = forward & calls.leaf & (calls.level == OPERATOR)
-    return found
+    asked: Bools = forward & calls.leaf & (calls.level == OPERATOR)
+    return asked
 
 
 def _same_calls(pairing: Pairing, readers: Ints, around: Ints) -> Ints:
@@ -66,10 +66,10 @@ def _same_calls(pairing: Pairing, readers: Ints, around: Ints) -> Ints:
     side, golden = pairing.target, pairing.golden
     partner = np.full(len(side.calls), NONE)
     words = {side.operator(call) for call in readers.tolist()}
-    mine, theirs = (_by_place(one, words) for one in (side, golden))
+    mine, theirs = (_by_place(run, words) for run in (side, golden))
     wanted = set(readers.tolist())
-    for place, calls in mine.items():
-        others = theirs.get(place, [])
+    for site, calls in mine.items():
+        others = theirs.get(site, [])
         inside = any(around[call] != NONE for call in calls)
         if len(calls) == len(others) and not inside:
             for call, other in zip(calls, others, strict=True):
@@ -79,7 +79,7 @@ def _same_calls(pairing: Pairing, readers: Ints, around: Ints) -> Ints:
 
 def _by_place(side: Side, words: set[str]) -> dict[tuple[int, int, str, str], list[int]]:
     """Calls of these operators by rank, step, operator and line, in their order."""
-    found: defaultdict[tuple[int, int, str, str], list[int]] = defaultdict(list)
+    by_site: defaultdict[tuple[int, int, str, str], list[int]] = defaultdict(list)
     calls = side.calls
     asked = np.flatnonzero(_asked(side) & side.which(calls.op, lambda op: op in words))
     with open_tables(side.run) as tables:
@@ -88,9 +88,9 @@ def _by_place(side: Side, words: set[str]) -> dict[tuple[int, int, str, str], li
     source = dict(zip(place_of(keys, calls.key).tolist(), [row[2] for row in rows], strict=True))
     for call in asked.tolist():
         if call in source:
-            place = (int(calls.rank[call]), int(calls.step[call]), side.operator(call))
-            found[(*place, source[call])].append(call)
-    return found
+            site = (int(calls.rank[call]), int(calls.step[call]), side.operator(call))
+            by_site[(*site, source[call])].append(call)
+    return by_site
 
 
 def _same_slot(side: Side, golden: Side, row: int, call: int) -> list[int]:
@@ -132,5 +132,5 @@ def _apart(
     mixed[side.tensors.call[given & ~whole]] = True
     unsound = side.tensors.nan[left] + side.tensors.pos_inf[left] + side.tensors.neg_inf[left] > 0
     choosing = whole[left] & mixed[graph]
-    found: Bools = (error > limit) & (unsound | ~(tiny & (added >= 0))) & ~choosing
-    return found
+    apart: Bools = (error > limit) & (unsound | ~(tiny & (added >= 0))) & ~choosing
+    return apart

@@ -74,9 +74,9 @@ class TrainedStates:
                     if min(*mine, *theirs) >= 0
                 ]
                 if stage != PARAMETER:
-                    reach = max((self._reach(one) for one in held), default=0.0)
-                    nothing |= {one[0] for one in held if self._least(one) <= ROUNDED * reach}
-                judged = [one for one in held if one[0] not in nothing]
+                    reach = max((self._reach(entry) for entry in held), default=0.0)
+                    nothing |= {entry[0] for entry in held if self._least(entry) <= ROUNDED * reach}
+                judged = [entry for entry in held if entry[0] not in nothing]
                 for apart in self._further(stage, judged, share):
                     yield place, stage, apart
 
@@ -122,7 +122,9 @@ class TrainedStates:
         if stage != PARAMETER or len(apart) > MOVED * len(judged):
             return apart
         return [
-            one for one in apart if kept_otherwise(self._sides, one) or self._told_otherwise(*one)
+            pair
+            for pair in apart
+            if kept_otherwise(self._sides, pair) or self._told_otherwise(*pair)
         ]
 
     def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:

@@ -66,15 +66,15 @@ def differing_attributes(target: Side, golden: Side, match: Match) -> dict[int, 
         dict(rows_of_calls(side.run, np.unique(key), "args"))
         for side, key in zip((target, golden), keys, strict=True)
     ]
-    found = {}
-    for call, one, other in zip(
+    differing = {}
+    for call, own_key, golden_key in zip(
         chosen[:, 0].tolist(), keys[0].tolist(), keys[1].tolist(), strict=True
     ):
         word = words[int(target.calls.op[call])]
-        unlike = difference_across(word, (texts[0].get(one), texts[1].get(other)), worlds)
+        unlike = difference_across(word, (texts[0].get(own_key), texts[1].get(golden_key)), worlds)
         if unlike:
-            found[call] = unlike
-    return found
+            differing[call] = unlike
+    return differing
 
 
 def difference_across(
@@ -108,15 +108,15 @@ def attributes(word: str, text: str | None, *, world: str) -> dict[str, tuple[fl
     given: dict[str, Any] = dict(_given(named))
     positions = args if isinstance(args, list) else []
     named_alone = world in NAMESPACED
-    places = _GRAPH_POSITIONS if world == "graph" else {} if named_alone else _POSITIONS
-    for name, place in places.get(word, {}).items():
-        if name not in given and place < len(positions):
-            given[name] = positions[place]
+    positions_of = _GRAPH_POSITIONS if world == "graph" else {} if named_alone else _POSITIONS
+    for name, position in positions_of.get(word, {}).items():
+        if name not in given and position < len(positions):
+            given[name] = positions[position]
     if world == ONNX and isinstance(pads := given.get(_PADDING), list):
         given[_PADDING] = _in_pairs(pads)
     if world == JAX and isinstance(pads := given.get(_PADDING), list):
         given[_PADDING] = _once(pads)
-    found = {
+    numbers = {
         name: _numbers(name, value, named)
         for name, value in given.items()
         if name in _POSITIONS.get(word, {})
@@ -125,8 +125,8 @@ def attributes(word: str, text: str | None, *, world: str) -> dict[str, tuple[fl
         _PADDING not in given
         and str(named.get("pad_mode", named.get("padding_mode"))).upper() == "VALID"
     ):
-        found[_PADDING] = (0.0, 0.0)
-    return {name: value for name, value in found.items() if value is not None}
+        numbers[_PADDING] = (0.0, 0.0)
+    return {name: value for name, value in numbers.items() if value is not None}
 
 
 def _in_pairs(pads: list[Any]) -> list[Any]:
@@ -161,10 +161,10 @@ def _numbers(name: str, value: Any, named: dict[str, Any]) -> tuple[float, ...] 
     """
     listed = value if isinstance(value, list) else [value]
     if not listed or not all(
-        isinstance(one, int | float) and not isinstance(one, bool) for one in listed
+        isinstance(item, int | float) and not isinstance(item, bool) for item in listed
     ):
         return None
-    numbers = tuple(float(one) for one in listed)
+    numbers = tuple(float(item) for item in listed)
     if name in _SINGLE:
         return numbers if len(numbers) == 1 else None
     if name == _PADDING:

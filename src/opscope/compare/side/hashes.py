@@ -32,7 +32,7 @@ _MULTIPLIERS = tuple(
 )
 _HALF = np.uint64(32)
 _KEPT = np.array(
-    [(1 << (8 * kept)) - 1 for kept in range(9)], dtype=np.uint64
+    [(1 << (8 * length)) - 1 for length in range(9)], dtype=np.uint64
 )  # masks of the first bytes of a word
 
 
@@ -100,7 +100,7 @@ def cells(columns: Sequence[Column]) -> Cells:
     """The batches of a column of text or list<int64>, those that repeat an earlier one found
     out.
     """
-    kept: list[Column] = []
+    unrepeated: list[Column] = []
     known: dict[int, list[tuple[tuple[bytes, ...], slice]]] = {}  # by the number of bytes
     batches = []
     count = 0
@@ -111,11 +111,11 @@ def cells(columns: Sequence[Column]) -> Cells:
         if rows is None:
             rows = slice(count, count + column.length)
             count = rows.stop
-            kept.append(column)
+            unrepeated.append(column)
             alike.insert(0, (content, rows))
             del alike[_REMEMBERED:]
         batches.append(rows)
-    return Cells(ragged(kept), batches)
+    return Cells(ragged(unrepeated), batches)
 
 
 def _content(column: Column) -> tuple[bytes, ...]:
@@ -210,15 +210,15 @@ def _hash_block(column: Ragged, rows: slice, total: Words) -> None:
     total *= _MULTIPLIERS[1]
     if int(lengths.min()) == most <= LONG:  # the cells lie one after the other, at even distances
         first, last = int(starts[0]), int(starts[-1]) + 1
-        for place in range(0, most, step):
-            word = words[first + place : last + place : most]
-            _absorb(total, word & _KEPT[min(most - place, 8)] if is_text else word)
+        for offset in range(0, most, step):
+            word = words[first + offset : last + offset : most]
+            _absorb(total, word & _KEPT[min(most - offset, 8)] if is_text else word)
     else:
-        for place in range(0, min(most, LONG), step):
-            chosen = np.flatnonzero((lengths > place) & (lengths <= LONG))
-            word = words[starts[chosen] + place]
+        for offset in range(0, min(most, LONG), step):
+            chosen = np.flatnonzero((lengths > offset) & (lengths <= LONG))
+            word = words[starts[chosen] + offset]
             own = total[chosen]
-            _absorb(own, word & _KEPT[np.minimum(lengths[chosen] - place, 8)] if is_text else word)
+            _absorb(own, word & _KEPT[np.minimum(lengths[chosen] - offset, 8)] if is_text else word)
             total[chosen] = own
     _finish(total)
     for row in np.flatnonzero(lengths > LONG).tolist() if most > LONG else ():
@@ -241,14 +241,14 @@ def equal_to(column: Ragged, text: str) -> Bools:
     wanted = text.encode()
     rows = np.flatnonzero(column.lengths == len(wanted))
     alike = np.ones(len(rows), dtype=np.bool_)
-    for place in range(0, len(wanted), 8):
-        piece = wanted[place : place + 8]
+    for offset in range(0, len(wanted), 8):
+        piece = wanted[offset : offset + 8]
         alike &= (
-            _words(column.items)[column.starts[rows] + place] & _KEPT[len(piece)]
+            _words(column.items)[column.starts[rows] + offset] & _KEPT[len(piece)]
         ) == np.uint64(int.from_bytes(piece, "little"))
-    found = np.zeros(len(column), dtype=np.bool_)
-    found[rows[alike]] = True
-    return found
+    equal = np.zeros(len(column), dtype=np.bool_)
+    equal[rows[alike]] = True
+    return equal
 
 
 def bag_hashes(column: Ragged, found: Words) -> Words:
@@ -288,15 +288,15 @@ def distinct(values: Array) -> Array:
 
 
 def _distinct(
-    found: Words,
+    numbers: Words,
 ) -> tuple[Words, Ints, Ints]:
     """The different numbers of a column, sorted, a row that has each, and which of them each row
     has.
     """
-    names = distinct(found)
-    inverse = np.searchsorted(names, found)
+    names = distinct(numbers)
+    inverse = np.searchsorted(names, numbers)
     rows = np.zeros(len(names), dtype=np.int64)
-    rows[inverse] = np.arange(len(found))
+    rows[inverse] = np.arange(len(numbers))
     return names, rows, inverse
 
 

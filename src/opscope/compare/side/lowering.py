@@ -82,11 +82,11 @@ def spelling(side: Side) -> str:
     """
     side = side if side.base is None else side.base
     spelt = side.calls.leaf & (side.calls.level != MODULE)  # a module bears the name of its class
-    told = _FRAMEWORKS.get(
+    framework = _FRAMEWORKS.get(
         str(side.run.info.config.get("framework"))
     )  # MindSpore's APIs look like PyTorch's in dumps of msprobe
-    if told is not None and spelt.any():
-        return told
+    if framework is not None and spelt.any():
+        return framework
     names, counts = np.unique(side.calls.op[spelt], return_counts=True)
     total: dict[str, int] = defaultdict(int)
     for name, count in zip(side.texts(names), counts.tolist(), strict=True):
@@ -99,7 +99,7 @@ def fused_words(side: Side) -> frozenset[str]:
     """Which of the products of a side carry their bias themselves: a third input of one
     dimension.
     """
-    found = set()
+    fused = set()
     draft = _Draft(side, None, str)
     for call in np.flatnonzero(side.calls.leaf).tolist():
         word = draft.words[call]
@@ -107,8 +107,8 @@ def fused_words(side: Side) -> frozenset[str]:
             traits_of(word).biased
             and len([row for row in draft.read(call) if not side.tensors.constant[row]]) > 2
         ):
-            found.add(word)
-    return frozenset(found)
+            fused.add(word)
+    return frozenset(fused)
 
 
 def lowered(side: Side, flow: Flow, spell: Callable[[str], str], fused: frozenset[str]) -> Lowered:
@@ -268,9 +268,9 @@ class _Draft:
         for call in np.flatnonzero(self.home >= 0).tolist():
             if self.words[call] == "sum" and word_of(self.side.operator(call)) == _BIAS_GRADIENT:
                 for row in self.read(call):
-                    found = first.get(int(self.source[row])) if self.source[row] >= 0 else None
-                    if found is not None and self.kept[row]:
-                        self._join(call, found)
+                    first_call = first.get(int(self.source[row])) if self.source[row] >= 0 else None
+                    if first_call is not None and self.kept[row]:
+                        self._join(call, first_call)
 
     def _is_gradient(self, call: int) -> bool:
         return self.side.words.get(int(self.side.calls.phase[call])) == "backward"
@@ -353,12 +353,12 @@ class _Draft:
 
     def _readers(self) -> dict[int, list[int]]:
         """Rows of calls still here that read what a call wrote."""
-        found: dict[int, list[int]] = defaultdict(list)
+        readers: dict[int, list[int]] = defaultdict(list)
         tensors = self.side.tensors
         here = (self.producer >= 0) & self.kept & (self.home[tensors.call] >= 0)
         for row in np.flatnonzero(here).tolist():
-            found[int(self.producer[row])].append(row)
-        return found
+            readers[int(self.producer[row])].append(row)
+        return readers
 
     # -- done --------------------------------------------------------------------------------------
 
@@ -373,8 +373,8 @@ class _Draft:
         owner = number[self.home[tensors.call]] if len(tensors) else np.zeros(0, dtype=np.int64)
         rows = np.flatnonzero(self.kept & (owner >= 0))
         rows = rows[np.argsort(owner[rows], kind="stable")]
-        place = np.full(len(tensors) + 1, NONE)
-        place[rows] = np.arange(len(rows))
+        row_number = np.full(len(tensors) + 1, NONE)
+        row_number[rows] = np.arange(len(rows))
         words = dict(self.side.words)
         codes = np.array(
             [_code(words, self.words[call]) for call in heads.tolist()], dtype=np.uint64
@@ -382,12 +382,15 @@ class _Draft:
         nothing = np.zeros(len(heads), dtype=np.uint64)
         columns = {name: getattr(calls, name)[heads] for name in calls.__struct_fields__}
         new = msgspec.structs.replace(calls, **{**columns, "op": codes, "args": nothing})
-        taken = {name: getattr(tensors, name)[rows] for name in tensors.__struct_fields__}
-        flat = {"slot": np.zeros(len(rows), dtype=np.uint64), "shape": taken["sorted_shape"]}
-        table = msgspec.structs.replace(tensors, **{**taken, **flat, "call": owner[rows]})
+        tensor_columns = {name: getattr(tensors, name)[rows] for name in tensors.__struct_fields__}
+        flat = {
+            "slot": np.zeros(len(rows), dtype=np.uint64),
+            "shape": tensor_columns["sorted_shape"],
+        }
+        table = msgspec.structs.replace(tensors, **{**tensor_columns, **flat, "call": owner[rows]})
         producer = self.producer[rows]
         made = np.where(producer >= 0, number[self.home[np.maximum(producer, 0)]], NONE)
-        source = np.where(made >= 0, place[np.maximum(self.source[rows], 0)], NONE)
+        source = np.where(made >= 0, row_number[np.maximum(self.source[rows], 0)], NONE)
         flow = Flow(
             np.where(source >= 0, made, NONE), source, self.flow.state[rows], self.flow.whole[rows]
         )
@@ -426,4 +429,4 @@ def _worded(side: Side, spell: Callable[[str], str]) -> list[str]:
     """The common word of each call."""
     names, inverse = np.unique(side.calls.op, return_inverse=True)
     spelt = [spell(text) for text in side.texts(names)]
-    return [spelt[place] for place in inverse.tolist()]
+    return [spelt[number] for number in inverse.tolist()]

@@ -74,8 +74,8 @@ def summary_of(pairing: Pairing, warnings: Sequence[str]) -> dict[str, Any]:
 
 
 def _ranks(side: Side) -> list[int]:
-    found: list[int] = distinct(side.calls.rank).tolist()
-    return found
+    ranks: list[int] = distinct(side.calls.rank).tolist()
+    return ranks
 
 
 def _steps(side: Side) -> int:
@@ -159,15 +159,15 @@ def _counted_otherwise(pairing: Pairing, lacking: str, steps: set[int]) -> bool:
 
 
 def _unmatched(pairing: Pairing) -> Iterator[str]:
-    found = None if pairing.by_regions else _few_partners(pairing)
-    if found is not None:
+    counts = None if pairing.by_regions else _few_partners(pairing)
+    if counts is not None:
         also = (
             "; nothing is said of where they part"
             if two_models(pairing)
             else ", or have little in common"
         )
         yield (
-            f"only {found[0]} of {found[1]} calls have a partner: these look like two different "
+            f"only {counts[0]} of {counts[1]} calls have a partner: these look like two different "
             f"models{also}"
         )
 
@@ -249,11 +249,11 @@ def _lost_optimizers(pairing: Pairing) -> Iterator[str]:
     for (word, side, match), (other, partner, _) in (sides, sides[::-1]):
         lost = np.flatnonzero(unrecorded(side, partner) & (match < 0) & side.calls.leaf)
         if len(lost):
-            told = (
+            words = (
                 f"{len(lost)} calls of {word} were compared with nothing: "
                 f"{_counted_words(side, lost)}"
             )
-            yield f"{other} recorded nothing of its optimizer: {told}"
+            yield f"{other} recorded nothing of its optimizer: {words}"
 
 
 def _level_words(side: Side, partner: Side, lost: Ints) -> list[str]:
@@ -261,12 +261,12 @@ def _level_words(side: Side, partner: Side, lost: Ints) -> list[str]:
     others.
     """
     known = set(distinct(partner.calls.level).tolist())
-    found = set()
+    words = set()
     for call in lost.tolist():
         level = int(side.calls.level[call])
         phase = f"{side.words.get(int(side.calls.phase[call]), '')} " if level in known else ""
-        found.add(f"{phase}{LEVEL_WORDS[level]}")
-    return sorted(found)
+        words.add(f"{phase}{LEVEL_WORDS[level]}")
+    return sorted(words)
 
 
 def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> Iterator[str]:
@@ -329,8 +329,8 @@ def _accused(pairing: Pairing, causes: Sequence[Cause]) -> Iterator[str]:
     that are not held against golden's.
     """
     side = pairing.target
-    told = {int(side.calls.op[cause.target]) for cause in causes if cause.target >= 0}
-    calls = [place for place, _ in accused_graphs(side) if int(side.calls.op[place]) not in told]
+    blamed = {int(side.calls.op[cause.target]) for cause in causes if cause.target >= 0}
+    calls = [graph for graph, _ in accused_graphs(side) if int(side.calls.op[graph]) not in blamed]
     if calls and half_compiled(pairing):
         path = side.run.info.path
         named = ", ".join(sorted({side.operator(call) for call in calls})[:_NAMED])
@@ -351,9 +351,9 @@ def _unknown(pairing: Pairing) -> Iterator[str]:
 
 def _shortened(pairing: Pairing) -> Iterator[str]:
     """Settings by which one side alone computes products in fewer bits than their type has."""
-    found = [reducing_settings(side) for side in (pairing.target, pairing.golden)]
-    if found[0] != found[1]:
-        for word, names in zip(("target", "golden"), found, strict=True):
+    settings = [reducing_settings(side) for side in (pairing.target, pairing.golden)]
+    if settings[0] != settings[1]:
+        for word, names in zip(("target", "golden"), settings, strict=True):
             if names:
                 yield (
                     f"{word} lets its device shorten products of float32 "
@@ -405,12 +405,13 @@ def _statistics_alone(pairing: Pairing, measured: Measured) -> Iterator[str]:
     """Pairs of which one side never kept the values: their statistics were compared, which a
     difference may leave as they are.
     """
-    rows, kept = pairing.rows, [side.tensors.kept for side in (pairing.target, pairing.golden)]
+    rows, stored = pairing.rows, [side.tensors.kept for side in (pairing.target, pairing.golden)]
     both = np.flatnonzero(
         (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != UNKNOWN)
     )
     held = [
-        flags[places[both]] for flags, places in zip(kept, (rows.target, rows.golden), strict=True)
+        flags[column[both]]
+        for flags, column in zip(stored, (rows.target, rows.golden), strict=True)
     ]
     alone = int(np.count_nonzero(held[0] != held[1])) - sum(len(lost) for lost in measured.lost)
     if alone > 0:
@@ -424,8 +425,8 @@ def _statistics_alone(pairing: Pairing, measured: Measured) -> Iterator[str]:
 def _named(pairing: Pairing, row: int) -> str:
     """A row by its call and slot, in the target's words."""
     side, rows = pairing.target, pairing.rows
-    place, call = int(rows.target[row]), int(rows.target_call[row])
-    tensor = tensor_records(side, np.array([place], dtype=np.int64))[place]
+    target_row, call = int(rows.target[row]), int(rows.target_call[row])
+    tensor = tensor_records(side, np.array([target_row], dtype=np.int64))[target_row]
     return f"{call_records(side, [call])[call].name}, {tensor.io} {tensor.slot}"
 
 

@@ -98,17 +98,23 @@ def written(pairing: Pairing) -> Written:
     """
     rows, tensors, calls = pairing.rows, pairing.target.tensors, pairing.target.calls
     paired = np.flatnonzero(rows.output & (rows.target >= 0) & (rows.golden >= 0))
-    place = rows.target[paired].astype(np.int64)
-    chosen = tensors.parameter[place] & (tensors.named[place] != 0) & ~np.isnan(rows.error[paired])
-    chosen &= optimizing(pairing.target)[tensors.call[place]]
-    paired, place = paired[chosen], place[chosen]
-    owner = tensors.call[place]
-    step, name, rank = calls.step[owner], tensors.named[place], calls.rank[owner]
+    target_row = rows.target[paired].astype(np.int64)
+    chosen = (
+        tensors.parameter[target_row]
+        & (tensors.named[target_row] != 0)
+        & ~np.isnan(rows.error[paired])
+    )
+    chosen &= optimizing(pairing.target)[tensors.call[target_row]]
+    paired, target_row = paired[chosen], target_row[chosen]
+    owner = tensors.call[target_row]
+    step, name, rank = calls.step[owner], tensors.named[target_row], calls.rank[owner]
     order = np.lexsort((calls.index[owner], name, rank, step))
-    step, name, rank, place, paired = (x[order] for x in (step, name, rank, place, paired))
+    step, name, rank, target_row, paired = (
+        x[order] for x in (step, name, rank, target_row, paired)
+    )
     last = np.ones(len(step), dtype=np.bool_)
     last[:-1] = (step[1:] != step[:-1]) | (name[1:] != name[:-1]) | (rank[1:] != rank[:-1])
-    return Written(step[last], name[last], place[last], rows.error[paired][last])
+    return Written(step[last], name[last], target_row[last], rows.error[paired][last])
 
 
 def drift(target: Written, noise: Written) -> Drift:
@@ -122,8 +128,8 @@ def lasting(ratio: Floats) -> Floats:
     """The least of each so many steps in a row; empty where there are fewer."""
     if len(ratio) < LASTING:
         return ratio[:0]
-    found: Floats = np.lib.stride_tricks.sliding_window_view(ratio, LASTING).min(axis=1)
-    return found
+    least: Floats = np.lib.stride_tricks.sliding_window_view(ratio, LASTING).min(axis=1)
+    return least
 
 
 def explained(pairing: Pairing, noise: Pairing, call: int, *, least: float) -> bool:
@@ -133,23 +139,23 @@ def explained(pairing: Pairing, noise: Pairing, call: int, *, least: float) -> b
     """
     rows, other = pairing.rows, noise.rows
     own = np.flatnonzero((rows.target_call == call) & (rows.target >= 0) & (rows.golden >= 0))
-    place, met, at = np.intersect1d(
+    shared, met, at = np.intersect1d(
         rows.golden[own], np.where(other.target >= 0, other.golden, NONE), return_indices=True
     )
-    met, at = met[place >= 0], at[place >= 0]
+    met, at = met[shared >= 0], at[shared >= 0]
     error, noisy = rows.error[own[met]], np.maximum(other.error[at], max(least, LEAST))
     allowed = np.where(noisy >= APART, 0.0, FACTOR * noisy)
     known = ~np.isnan(error) & ~np.isnan(allowed)
     return len(met) == len(own) and bool(known.any()) and bool((error <= allowed)[known].all())
 
 
-def _by_step(one: Written, steps: Ints) -> Floats:
+def _by_step(updates: Written, steps: Ints) -> Floats:
     """Median of the differences of each step."""
-    order = np.lexsort((one.error, one.step))
-    step, error = one.step[order], one.error[order]
+    order = np.lexsort((updates.error, updates.step))
+    step, error = updates.step[order], updates.error[order]
     begin, end = np.searchsorted(step, steps), np.searchsorted(step, steps, side="right")
-    found: Floats = (error[(begin + end - 1) // 2] + error[(begin + end) // 2]) / 2
-    return found
+    medians: Floats = (error[(begin + end - 1) // 2] + error[(begin + end) // 2]) / 2
+    return medians
 
 
 def strayed(target: Written, noise: Written, step: int, *, most: int) -> list[tuple[int, float]]:
@@ -157,9 +163,9 @@ def strayed(target: Written, noise: Written, step: int, *, most: int) -> list[tu
     times as far as the noise run had come by then, the furthest first.
     """
     there = noise.step <= step
-    names, place = np.unique(noise.name[there], return_inverse=True)
+    names, inverse = np.unique(noise.name[there], return_inverse=True)
     so_far = np.full(len(names), LEAST)
-    np.maximum.at(so_far, place, noise.error[there])
+    np.maximum.at(so_far, inverse, noise.error[there])
     now = np.flatnonzero((target.step == step) & np.isin(target.name, names))
     ratio = target.error[now] / so_far[np.searchsorted(names, target.name[now])]
     order = np.argsort(-ratio, kind="stable")[:most]
