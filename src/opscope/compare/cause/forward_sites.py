@@ -67,7 +67,7 @@ class Forward:
     def __init__(self, both: Both, step: int) -> None:
         self._both, self.step = both, step
         self._own, self.mine = both.mine.sites(step)
-        self._places, self.theirs = both.theirs.sites(step)
+        self._site_of, self.theirs = both.theirs.sites(step)
         self._batches = both.mine.most_batches(step), both.theirs.most_batches(step)
         self._errors: dict[Site, float] = {}
         self._inside: dict[str, list[Site]] = {}
@@ -92,12 +92,12 @@ class Forward:
             return float("nan")
         nearest = float("nan")
         around = [site] if site in self.mine else []
-        around += [one for one in self._inside.get(site.module, ()) if one != site]
+        around += [sibling for sibling in self._inside.get(site.module, ()) if sibling != site]
         for other in around:
-            one = self._sketch(self._both.mine, self.mine[other])
-            if one is None:
+            mine = self._sketch(self._both.mine, self.mine[other])
+            if mine is None:
                 continue
-            error = self._apart(one, whole)
+            error = self._apart(mine, whole)
             if other == site:
                 nearest = error
             if error <= self._both.limit:
@@ -120,18 +120,18 @@ class Forward:
         """
         way = self._way_back(lambda call: bool(np.isnan(self._known_of(call))))
         return list(
-            dict.fromkeys(self._places[call] for call in way if not np.isnan(self._known_of(call)))
+            dict.fromkeys(self._site_of[call] for call in way if not np.isnan(self._known_of(call)))
         )
 
     def start(self, limit: float) -> Site | None:
         """The first site, on the way to the ends, that is apart and reads nothing that is."""
         way = self._way_back(lambda call: not self._known_of(call) <= limit)
         apart = [call for call in way if self._known_of(call) > limit]
-        return self._places[min(apart)] if apart else None
+        return self._site_of[min(apart)] if apart else None
 
     def _known_of(self, call: int) -> float:
         """What is known of the site of a call of golden; NaN where it has none."""
-        site = self._places.get(call)
+        site = self._site_of.get(call)
         return float("nan") if site is None else self._known(site)
 
     def _way_back(self, goes_on: Callable[[int], bool]) -> Iterator[int]:
@@ -152,8 +152,8 @@ class Forward:
         """The calls that made a loss, or what the model hands out where there is none."""
         side = self._both.theirs.side
         calls = side.tensors.call[self._both.endings]
-        found: list[int] = calls[side.calls.step[calls] == self.step].tolist()
-        return found
+        last: list[int] = calls[side.calls.step[calls] == self.step].tolist()
+        return last
 
     def _above(self, side: Wholes, call: int) -> list[int]:
         """The calls of the step that made what a call reads, parameters left out: these are judged
@@ -161,7 +161,11 @@ class Forward:
         """
         calls, parameter = side.side.calls, side.side.tensors.parameter
         made = [int(side.flow.producer[row]) for row in side.inputs(call) if not parameter[row]]
-        return [one for one in made if one >= 0 and int(calls.step[one]) == self.step]
+        return [
+            producer
+            for producer in made
+            if producer >= 0 and int(calls.step[producer]) == self.step
+        ]
 
     def before(self, calls: list[int]) -> list[int]:
         """The calls of the target on the way to some of a site, up to what is known to agree."""
@@ -176,7 +180,7 @@ class Forward:
         """A call of golden, and those before it of which nothing is known."""
 
         def unknown(call: int) -> bool:
-            site = self._places.get(call)
+            site = self._site_of.get(call)
             return site is None or bool(np.isnan(self._known(site)))
 
         return tuple(sorted(self._back(self._both.theirs, [call], unknown)))
@@ -196,11 +200,11 @@ class Forward:
         site = self._own.get(call)
         if site is None:
             return set()
-        own = {self._both.mine.rank_of(one) for one in self.mine[site]}
+        own = {self._both.mine.rank_of(member) for member in self.mine[site]}
         around = {
-            self._both.mine.rank_of(one)
+            self._both.mine.rank_of(member)
             for other in self._inside[site.module]
-            for one in self.mine[other]
+            for member in self.mine[other]
         }
         return own if own != around else set()
 

@@ -71,14 +71,18 @@ def fixed_rows(
         if partner < 0:
             continue
         own, others = _rows(target, call), _rows(golden, partner)
-        codes = [(_code(one), _code(other)) for one, other in slots.names.items()]
-        met = [(own[one], others[other]) for one, other in codes if one in own and other in others]
+        codes = [(_code(slot), _code(partner_slot)) for slot, partner_slot in slots.names.items()]
+        met = [
+            (own[code], others[partner_code])
+            for code, partner_code in codes
+            if code in own and partner_code in others
+        ]
         pairs.extend(met)
         if slots.closed:
             for number, rows in enumerate((own, others)):
-                taken = {pair[number] for pair in met}
+                paired = {pair[number] for pair in met}
                 closed[number].update(
-                    {row: slots.closed for row in rows.values() if row not in taken}
+                    {row: slots.closed for row in rows.values() if row not in paired}
                 )
     alone = _within(target, closed[0]), _within(golden, closed[1])
     return Fixed(np.array(pairs, dtype=np.int64).reshape(-1, 2), alone)
@@ -86,9 +90,11 @@ def fixed_rows(
 
 def _within(side: Side, rows: Words[int, frozenset[str]]) -> Ints:
     """Those of the rows whose slot is in one of the groups given for them."""
-    found = tensor_records(side, np.array(sorted(rows), dtype=np.int64)) if rows else {}
-    kept = [row for row, tensor in found.items() if group_of((tensor.io, tensor.slot)) in rows[row]]
-    return np.array(sorted(kept), dtype=np.int64)
+    records = tensor_records(side, np.array(sorted(rows), dtype=np.int64)) if rows else {}
+    grouped = [
+        row for row, tensor in records.items() if group_of((tensor.io, tensor.slot)) in rows[row]
+    ]
+    return np.array(sorted(grouped), dtype=np.int64)
 
 
 def _code(slot: Slot) -> tuple[bool, int]:
@@ -113,7 +119,7 @@ def rules_for(
     if side.base is not None and by_operator:  # in the common words of two frameworks
         recorded = call_records(side, range(len(side.calls))).items()
         yield from (
-            (place, by_operator[call.op]) for place, call in recorded if call.op in by_operator
+            (number, by_operator[call.op]) for number, call in recorded if call.op in by_operator
         )
         return
     codes = {code: by_operator[word] for code, word in side.words.items() if word in by_operator}

@@ -74,8 +74,8 @@ class _Reader:
         self._at = 0
 
     def _line(self, number: int, raw: str) -> Line | None:
-        found = _COMMENT.match(raw.rstrip())
-        text = (found[1] if found else raw).rstrip()
+        comment = _COMMENT.match(raw.rstrip())
+        text = (comment[1] if comment else raw).rstrip()
         if not text.strip() or text.strip() == "---":
             return None
         bare = text.lstrip(" ")
@@ -90,13 +90,13 @@ class _Reader:
         """The whole document."""
         if not self._lines:
             return {}
-        found = self._block(self._lines[0][1], 0)
+        document = self._block(self._lines[0][1], 0)
         if self._at < len(self._lines):
             raise self._error(
                 self._lines[self._at][0],
                 "indented less than what it belongs to, or a word where `key: value` is expected",
             )
-        return found
+        return document
 
     def _block(self, indent: int, depth: int) -> Any:
         if depth > MAX_DEPTH:
@@ -112,7 +112,7 @@ class _Reader:
         return text == "-" or text.startswith("- ")
 
     def _list(self, indent: int, depth: int) -> list[Any]:
-        found: list[Any] = []
+        items: list[Any] = []
         while (
             self._at < len(self._lines) and self._lines[self._at][1] == indent and self._is_item()
         ):
@@ -121,17 +121,17 @@ class _Reader:
             inner = indent + len(text) - len(rest)
             if not rest:
                 self._at += 1
-                found.append(self._nested(indent, depth))
+                items.append(self._nested(indent, depth))
             elif _KEY.match(rest) and not rest.startswith(("[", "{")):
                 self._lines[self._at] = (number, inner, rest)
-                found.append(self._block(inner, depth + 1))
+                items.append(self._block(inner, depth + 1))
             else:
                 self._at += 1
-                found.append(self._scalar(rest, number))
-        return found
+                items.append(self._scalar(rest, number))
+        return items
 
     def _mapping(self, indent: int, depth: int) -> dict[str, Any]:
-        found: dict[str, Any] = {}
+        entries: dict[str, Any] = {}
         while (
             self._at < len(self._lines)
             and self._lines[self._at][1] == indent
@@ -142,15 +142,15 @@ class _Reader:
             if match is None:
                 raise self._error(number, f"expected `key: value`, found {text[:40]!r}")
             key = self._key(match["key"], number)
-            if key in found:
+            if key in entries:
                 raise self._error(number, f"{key[:60]!r} stands there twice")
             self._at += 1
-            found[key] = (
+            entries[key] = (
                 self._scalar(match["value"], number)
                 if match["value"]
                 else self._nested(indent, depth)
             )
-        return found
+        return entries
 
     def _key(self, text: str, number: int) -> Word:
         key = Word(self._scalar(text, number))
@@ -200,8 +200,8 @@ class _Reader:
 
 def _parts(text: str) -> list[str]:
     """The items of a flow list, split at commas outside of brackets and quotes."""
-    found, depth, quote, start = [], 0, "", 0
-    for place, letter in enumerate(text):
+    parts, depth, quote, start = [], 0, "", 0
+    for at, letter in enumerate(text):
         if quote:
             quote = "" if letter == quote else quote
         elif letter in "\"'":
@@ -211,7 +211,7 @@ def _parts(text: str) -> list[str]:
         elif letter in "]}":
             depth -= 1
         elif letter == "," and depth == 0:
-            found.append(text[start:place])
-            start = place + 1
-    found.append(text[start:])
-    return [part for part in found if part.strip()]
+            parts.append(text[start:at])
+            start = at + 1
+    parts.append(text[start:])
+    return [part for part in parts if part.strip()]

@@ -50,7 +50,7 @@ def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> 
         call = tensors.call[row]
         place = int(calls.rank[call]), int(calls.step[call])
         wanted[place][int(tensors.size[row])].append(row)
-    found: dict[Joined, None] = {}  # twins are passes of one module as well
+    joints: dict[Joined, None] = {}  # twins are passes of one module as well
     for group in _groups(other, parts):
         call = other.tensors.call[group[0]]
         sizes = wanted.get((int(other.calls.rank[call]), int(other.calls.step[call])), {})
@@ -59,8 +59,8 @@ def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> 
             rows = sizes.get(size * count)
             if rows:
                 windows = _windows(group, count)
-                found |= dict.fromkeys(_matched(side, np.array(rows), other, windows, limit))
-    yield from found
+                joints |= dict.fromkeys(_matched(side, np.array(rows), other, windows, limit))
+    yield from joints
 
 
 def _groups(side: Side, rows: Ints) -> list[Ints]:
@@ -76,11 +76,11 @@ def _groups(side: Side, rows: Ints) -> list[Ints]:
     )  # fmt: skip
     given = np.flatnonzero(tensors.output[rows])
     of_call = mixed(owner[given].astype(np.uint64), tensors.size[rows[given]].astype(np.uint64))
-    found = [*_alike(rows, mixed(about, calls.module[owner])), *_alike(rows[given], of_call)]
+    groups = [*_alike(rows, mixed(about, calls.module[owner])), *_alike(rows[given], of_call)]
     for twins in _twins(side, calls.module[owner]):
         inside = np.flatnonzero(twins)
-        found.extend(_alike(rows[inside], mixed(about[inside], twins[inside])))
-    return found
+        groups.extend(_alike(rows[inside], mixed(about[inside], twins[inside])))
+    return groups
 
 
 def _twins(side: Side, modules: Words) -> Iterator[Words]:
@@ -95,7 +95,7 @@ def _twins(side: Side, modules: Words) -> Iterator[Words]:
             for path in paths
         ]
         often = Counter(shared)
-        numbers = {text: place for place, text in enumerate(often, 1)}
+        numbers = {text: number for number, text in enumerate(often, 1)}
         twins = [numbers[text] if text and often[text] > 1 else 0 for text in shared]
         yield np.array(twins, dtype=np.uint64)[each]
 
@@ -108,12 +108,12 @@ def _alike(rows: Ints, about: Words) -> list[Ints]:
 
 def _windows(group: Ints, count: int) -> Ints:
     """So many neighbours each, at every stride."""
-    found = [
+    windows = [
         group[np.arange(last)[:, None] + stride * np.arange(count)]
         for stride in STRIDES
         if (last := len(group) - stride * (count - 1)) > 0
     ]
-    return np.concatenate(found)
+    return np.concatenate(windows)
 
 
 def _matched(side: Side, rows: Ints, other: Side, windows: Ints, limit: float) -> Iterator[Joined]:

@@ -26,7 +26,7 @@ def scratch_rows(sides: tuple[Side, Side], mine: Ints, theirs: Ints) -> Ints:
     return np.union1d(own, _encoded(sides, mine, theirs))
 
 
-def _workspaces(side: Side, places: Ints) -> Ints:
+def _workspaces(side: Side, rows: Ints) -> Ints:
     """Rows whose tensors are a library's scratch memory: what it holds depends on what the memory
     held.
     """
@@ -34,27 +34,27 @@ def _workspaces(side: Side, places: Ints) -> Ints:
     if not bytes_.any():
         return np.empty(0, dtype=np.int64)
     owners = side.which(side.calls.op, lambda op: is_workspace(op, "uint8"))[side.tensors.call]
-    return np.flatnonzero((places >= 0) & (bytes_ & owners)[np.maximum(places, 0)])
+    return np.flatnonzero((rows >= 0) & (bytes_ & owners)[np.maximum(rows, 0)])
 
 
-def _unwritten(side: Side, places: Ints) -> Ints:
+def _unwritten(side: Side, rows: Ints) -> Ints:
     """Rows of outputs that are for the backward kernel alone and in part never written, and of what
     reads them.
     """
     tensors, ops = side.tensors, distinct(side.calls.op)
-    found = np.zeros(len(tensors), dtype=np.bool_)
+    unwritten = np.zeros(len(tensors), dtype=np.bool_)
     for code, op in zip(ops, side.texts(ops), strict=True):
         slots = traits_of(op).scratch.split(",")
         if slots != [""]:
             owned = tensors.output & (side.calls.op[tensors.call] == code)
             codes = np.array([hash_of(slot) for slot in slots], dtype=np.uint64)
-            found |= owned & np.isin(tensors.slot, codes)
-    if not found.any():
+            unwritten |= owned & np.isin(tensors.slot, codes)
+    if not unwritten.any():
         return np.empty(0, dtype=np.int64)
     process = side.calls.process[tensors.call].astype(np.uint64)
     version = mixed(tensors.version.astype(np.uint64), process)
-    found = np.isin(version, version[found]) & (tensors.version >= 0)
-    return np.flatnonzero((places >= 0) & found[np.maximum(places, 0)])
+    unwritten = np.isin(version, version[unwritten]) & (tensors.version >= 0)
+    return np.flatnonzero((rows >= 0) & unwritten[np.maximum(rows, 0)])
 
 
 def _encoded(sides: tuple[Side, Side], mine: Ints, theirs: Ints) -> Ints:
@@ -63,9 +63,15 @@ def _encoded(sides: tuple[Side, Side], mine: Ints, theirs: Ints) -> Ints:
     """
     both = np.flatnonzero((mine > 0) & (theirs >= 0))
     left, right = sides[0].tensors, sides[1].tensors
-    one, other = mine[both], theirs[both]
+    left_rows, right_rows = mine[both], theirs[both]
     # behind another output of the same call
-    later = left.output[one] & left.output[one - 1] & (left.call[one] == left.call[one - 1])
-    apart = (left.shape[one] != right.shape[other]) | (left.dtype[one] != right.dtype[other])
+    later = (
+        left.output[left_rows]
+        & left.output[left_rows - 1]
+        & (left.call[left_rows] == left.call[left_rows - 1])
+    )
+    apart = (left.shape[left_rows] != right.shape[right_rows]) | (
+        left.dtype[left_rows] != right.dtype[right_rows]
+    )
     owners = sides[0].which(sides[0].calls.op, lambda op: traits_of(op).by_products)
-    return np.asarray(both[later & apart & owners[left.call[one]]], dtype=np.int64)
+    return np.asarray(both[later & apart & owners[left.call[left_rows]]], dtype=np.int64)

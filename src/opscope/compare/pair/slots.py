@@ -57,7 +57,7 @@ def slotted(
     )
     whole = golden[1].whole.copy()
     whole[pairs[unknown, 1]] = False
-    found = []
+    sides = []
     for (side, flow), slot, changes, number in zip(
         (target, golden), slots, ({}, {"shape": shape}), (match.target, match.golden), strict=True
     ):
@@ -66,7 +66,7 @@ def slotted(
         paired = np.zeros(len(tensors), dtype=np.bool_)
         paired[pairs[:, 0 if side is target[0] else 1]] = True
         rest = number[tensors.call] < 0 if len(tensors) else paired
-        found.append(
+        sides.append(
             _selected(
                 side,
                 tensors,
@@ -74,17 +74,17 @@ def slotted(
                 paired | rest,
             )
         )
-    return found[0], found[1]
+    return sides[0], sides[1]
 
 
-def _selected(side: Side, tensors: Tensors, flow: Flow, kept: Bools) -> tuple[Side, Flow]:
+def _selected(side: Side, tensors: Tensors, flow: Flow, wanted: Bools) -> tuple[Side, Flow]:
     """A side with only some rows of its tensors."""
-    rows = np.flatnonzero(kept)
-    place = np.full(len(tensors) + 1, NONE)
-    place[rows] = np.arange(len(rows))
+    rows = np.flatnonzero(wanted)
+    number = np.full(len(tensors) + 1, NONE)
+    number[rows] = np.arange(len(rows))
     columns = {name: getattr(tensors, name)[rows] for name in tensors.__struct_fields__}
     source = flow.source_row[rows]
-    moved = np.where(source >= 0, place[np.maximum(source, 0)], NONE)
+    moved = np.where(source >= 0, number[np.maximum(source, 0)], NONE)
     chosen = Flow(flow.producer[rows], moved, flow.state[rows], flow.whole[rows])
     places = None if side.places is None else side.places[rows]
     return msgspec.structs.replace(
@@ -99,8 +99,8 @@ def _pairs(
     free = np.ones(len(mine), dtype=np.bool_), np.ones(len(theirs), dtype=np.bool_)
     if fixed is not None:
         yield from map(tuple, fixed.pairs.tolist())
-        for flags, said in zip(free, fixed.rows, strict=True):
-            flags[said] = False
+        for flags, given in zip(free, fixed.rows, strict=True):
+            flags[given] = False
     starts = [
         np.searchsorted(side.call, np.arange(len(number) + 1))
         for side, number in ((mine, match.target), (theirs, match.golden))
@@ -126,22 +126,22 @@ def _assigned(mine: Tensors, theirs: Tensors, left: Ints, right: Ints) -> list[t
         return []
     costs = _costs(mine, theirs, left, right)
     many = min(len(left), len(right)) > _FEW
-    found: list[tuple[int, int]] = []
+    pairs: list[tuple[int, int]] = []
     free_left, free_right = set(range(len(left))), set(range(len(right)))
     for flat in np.argsort(costs, axis=None, kind="stable").tolist():
         i, j = divmod(flat, len(right))
         if costs[i, j] >= (_UNLIKE if many else _FAR):
             break
         if i in free_left and j in free_right:
-            found.append((int(left[i]), int(right[j])))
+            pairs.append((int(left[i]), int(right[j])))
             free_left.discard(i)
             free_right.discard(j)
-    if (len(free_left) == len(free_right) and not many) or (mine.output[left[0]] and not found):
-        found.extend(
+    if (len(free_left) == len(free_right) and not many) or (mine.output[left[0]] and not pairs):
+        pairs.extend(
             (int(left[i]), int(right[j]))
             for i, j in zip(sorted(free_left), sorted(free_right), strict=False)
         )
-    return found
+    return pairs
 
 
 def _costs(mine: Tensors, theirs: Tensors, left: Ints, right: Ints) -> Floats:

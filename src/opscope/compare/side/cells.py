@@ -40,15 +40,15 @@ class Cells:
                 wanted.tolist(), self._calls.values(name, self._side.calls.row[wanted]), strict=True
             )
         )
-        return [known.get(place) for place in places.tolist()]
+        return [known.get(call) for call in places.tolist()]
 
     def of_tensors(self, name: str, places: Ints) -> list[Any]:
         """A column of table tensors."""
         there = places >= 0
         if there.all():
             return self._tensors.values(name, self._side.tensors.row[places])
-        found = iter(self._tensors.values(name, self._side.tensors.row[places[there]]))
-        return [next(found) if known else None for known in there.tolist()]
+        values = iter(self._tensors.values(name, self._side.tensors.row[places[there]]))
+        return [next(values) if known else None for known in there.tolist()]
 
 
 class _Table:
@@ -65,13 +65,13 @@ class _Table:
         if self._records is not None:
             return [getattr(self._records[row], name) for row in rows.tolist()]
         batches = np.searchsorted(self._ends, rows, side="right")
-        found: list[Any] = [None] * len(rows)
+        cells: list[Any] = [None] * len(rows)
         for number in distinct(batches).tolist():
-            places = np.flatnonzero(batches == number)
+            chosen = np.flatnonzero(batches == number)
             column = self._batches[number][name]
-            here = rows[places] - (int(self._ends[number]) - column.length)
+            here = rows[chosen] - (int(self._ends[number]) - column.length)
             first, last = int(here.min()), int(here.max()) + 1
             values = column_values(sliced(column, first, last - first))
-            for place, at in zip(places.tolist(), (here - first).tolist(), strict=True):
-                found[place] = values[at]
-        return found
+            for index, at in zip(chosen.tolist(), (here - first).tolist(), strict=True):
+                cells[index] = values[at]
+        return cells

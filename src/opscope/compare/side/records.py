@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 
 def call_records(side: Side, calls: Iterable[int]) -> dict[int, Call]:
     """Complete records of calls, by their place in Side.calls."""
-    places = np.unique(np.fromiter(calls, dtype=np.int64))
-    places = places[places >= 0]
+    wanted = np.unique(np.fromiter(calls, dtype=np.int64))
+    wanted = wanted[wanted >= 0]
     return dict(
         zip(
-            places.tolist(),
-            records_at(side.run, "calls", side.calls.row[places].tolist()),
+            wanted.tolist(),
+            records_at(side.run, "calls", side.calls.row[wanted].tolist()),
             strict=True,
         )
     )
@@ -34,12 +34,12 @@ def call_records(side: Side, calls: Iterable[int]) -> dict[int, Call]:
 def call_of(side: Side, finding: Finding) -> int:
     """The place in Side.calls of the call that a finding names; NONE where the side has none."""
     calls = side.calls
-    found = np.flatnonzero(
+    matching = np.flatnonzero(
         (calls.rank == finding.rank)
         & (calls.step == finding.step)
         & (calls.index == (NONE if finding.index is None else finding.index))
     )
-    return int(found[0]) if len(found) else NONE
+    return int(matching[0]) if len(matching) else NONE
 
 
 def tensor_records(side: Side, places: Ints) -> dict[int, Tensor]:
@@ -47,8 +47,8 @@ def tensor_records(side: Side, places: Ints) -> dict[int, Tensor]:
     if side.base is not None and side.places is not None:
         found_below = tensor_records(side.base, side.places[places])
         return {
-            place: found_below[below]
-            for place, below in zip(places.tolist(), side.places[places].tolist(), strict=True)
+            row: found_below[below]
+            for row, below in zip(places.tolist(), side.places[places].tolist(), strict=True)
         }
     return dict(
         zip(
