@@ -59,11 +59,11 @@ def _resized(pairing: Pairing) -> tuple[int, str]:
     if not len(fed) or not _everywhere(pairing, forward):
         return -1, ""
     row = int(fed[0])
-    places = int(pairing.rows.target[row]), int(pairing.rows.golden[row])
+    tensor_rows = int(pairing.rows.target[row]), int(pairing.rows.golden[row])
     sides = (pairing.target, pairing.golden)
     records = [
-        tensor_records(side, np.array([place]))[place]
-        for side, place in zip(sides, places, strict=True)
+        tensor_records(side, np.array([tensor_row]))[tensor_row]
+        for side, tensor_row in zip(sides, tensor_rows, strict=True)
     ]
     mine, theirs = (list(record.shape or ()) for record in records)
     other = [at for at, (a, b) in enumerate(zip(mine, theirs, strict=False)) if a != b]
@@ -82,14 +82,14 @@ def _fed(pairing: Pairing, forward: Bools) -> Ints:
         pairing.flows[1].producer[rows.golden[chosen]] >= 0
     )
     chosen = chosen[~made & forward[rows.target_call[chosen]]]
-    side, places = pairing.target, rows.target[chosen]
+    side, target_rows = pairing.target, rows.target[chosen]
     weighed = side.which(
         side.calls.op[rows.target_call[chosen]], lambda op: traits_of(op).weighed
-    ) & (tensors.slot[places] != hash_of("0"))
+    ) & (tensors.slot[target_rows] != hash_of("0"))
     weighed &= side.which(
-        tensors.dtype[places], lambda dtype: "int" not in dtype
+        tensors.dtype[target_rows], lambda dtype: "int" not in dtype
     )  # words are looked up by whole numbers
-    return chosen[:0] if (tensors.parameter[places] | weighed).any() else chosen
+    return chosen[:0] if (tensors.parameter[target_rows] | weighed).any() else chosen
 
 
 def _everywhere(pairing: Pairing, forward: Bools) -> bool:
@@ -104,6 +104,6 @@ def _forward(side: Side) -> Bools:
     """Calls of the first step before its backward pass."""
     calls = side.calls
     backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-    found: Bools = calls.leaf & (calls.step == (int(calls.step[0]) if len(calls) else 0))
-    found[int(backward[0]) if len(backward) else len(found) :] = False
-    return found
+    forward: Bools = calls.leaf & (calls.step == (int(calls.step[0]) if len(calls) else 0))
+    forward[int(backward[0]) if len(backward) else len(forward) :] = False
+    return forward

@@ -39,8 +39,8 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     at = np.searchsorted(names, tensors.named[rows])
     own = read[np.minimum(at, len(read) - 1)]
     resized = tensors.size[rows] != tensors.size[own]
-    told = (at < len(names)) & ((rows <= own) | resized)
-    rows = rows[~(told & tensors.parameter[rows])]
+    loaded = (at < len(names)) & ((rows <= own) | resized)
+    rows = rows[~(loaded & tensors.parameter[rows])]
     owner = tensors.call[rows]
     backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(backward, GRADIENT, CLIPPED))
@@ -65,7 +65,7 @@ def settled(side: Side, flow: Flow, known: Words, alone: Words, stage: int) -> I
     tensors, calls = side.tensors, side.calls
     rows = np.flatnonzero((tensors.named != 0) & np.isin(tensors.named, known))
     phase = {
-        word: side.which(calls.phase, lambda one, word=word: one == word)  # type: ignore[misc]
+        word: side.which(calls.phase, lambda text, word=word: text == word)  # type: ignore[misc]
         for word in ("backward", "optimizer")
     }
     backward = np.flatnonzero(phase["backward"])
@@ -89,8 +89,8 @@ def settled(side: Side, flow: Flow, known: Words, alone: Words, stage: int) -> I
     computed = (made >= 0) & phase["backward"][np.maximum(made, 0)]
     compared = (stage == PARAMETER) & ~np.isin(tensors.named[rows], alone)
     gradient = ~parameter & (compared | ((stage >= CLIPPED) & computed))
-    found: Ints = rows[(parameter & ~_rewritten(side, rows, made) & (made < ends)) | gradient]
-    return found
+    agreed: Ints = rows[(parameter & ~_rewritten(side, rows, made) & (made < ends)) | gradient]
+    return agreed
 
 
 def _rewritten(side: Side, rows: Ints, made: Ints) -> Bools:
@@ -101,5 +101,5 @@ def _rewritten(side: Side, rows: Ints, made: Ints) -> Bools:
     first = {name: int(tensors.call[row]) for name, row in first_read(side).items()}
     read = [first.get(name, len(calls)) for name in tensors.named[rows].tolist()]
     now = calls.step[np.maximum(made, 0)] == calls.step[tensors.call[rows]]
-    found: Bools = now & (made >= np.array(read, dtype=np.int64))
-    return found
+    rewritten: Bools = now & (made >= np.array(read, dtype=np.int64))
+    return rewritten

@@ -27,11 +27,11 @@ LEVEL_WORDS = {MODULE: "modules", API: "APIs", OPERATOR: "operators"}
 
 def other_leaves(target: Side, golden: Side) -> bool:
     """Whether the leaves of two runs are of different levels and modules cannot speak for them."""
-    found = _leaf_level(target), _leaf_level(golden)
-    if NONE in found or found[0] == found[1]:
+    levels = _leaf_level(target), _leaf_level(golden)
+    if NONE in levels or levels[0] == levels[1]:
         return False
     return not (
-        MODULE in found and all((side.calls.level == MODULE).any() for side in (target, golden))
+        MODULE in levels and all((side.calls.level == MODULE).any() for side in (target, golden))
     )
 
 
@@ -60,8 +60,8 @@ def recorded(side: Side, other: Side) -> Bools:
     """
     calls, partner = side.calls, other.calls
     both = [
-        one.phase * np.uint64(len(LEVEL_WORDS)) + one.level.astype(np.uint64)
-        for one in (calls, partner)
+        table.phase * np.uint64(len(LEVEL_WORDS)) + table.level.astype(np.uint64)
+        for table in (calls, partner)
     ]
     known = distinct(both[1])
     if np.array_equal(distinct(both[0]), known):
@@ -71,13 +71,13 @@ def recorded(side: Side, other: Side) -> Bools:
     return level & (~phase | np.isin(both[0], known))
 
 
-def _within(side: Side, kept: Bools) -> Side:
+def _within(side: Side, wanted: Bools) -> Side:
     calls = side.calls
-    if kept.all():
+    if wanted.all():
         return side
-    parents = enclosing(side, kept)
-    leaf = kept.copy()
-    leaf[parents[kept & (parents >= 0)]] = False
+    parents = enclosing(side, wanted)
+    leaf = wanted.copy()
+    leaf[parents[wanted & (parents >= 0)]] = False
     leaf &= calls.leaf | ~_has_inner(side, calls.leaf)
     return msgspec.structs.replace(side, calls=msgspec.structs.replace(calls, leaf=leaf))
 
@@ -96,17 +96,17 @@ def enclosing(side: Side, kept: Bools) -> Ints:
     none.
     """
     calls = side.calls
-    found = np.full(len(calls), NONE, dtype=np.int64)
+    parents = np.full(len(calls), NONE, dtype=np.int64)
     inner = np.flatnonzero(calls.parent >= 0)
     if len(inner):
         keys = (calls.process[inner] << 40) | calls.parent[inner]
-        found[inner] = place_of(keys, calls.key)
+        parents[inner] = place_of(keys, calls.key)
     for _ in range(_DEPTH):
-        skipped = (found >= 0) & ~kept[np.maximum(found, 0)]
+        skipped = (parents >= 0) & ~kept[np.maximum(parents, 0)]
         if not skipped.any():
-            return found
-        found[skipped] = found[found[skipped]]
-    return np.where((found >= 0) & kept[np.maximum(found, 0)], found, NONE)
+            return parents
+        parents[skipped] = parents[parents[skipped]]
+    return np.where((parents >= 0) & kept[np.maximum(parents, 0)], parents, NONE)
 
 
 def apart(target: Side, golden: Side) -> Ints:

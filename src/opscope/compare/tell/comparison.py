@@ -115,8 +115,8 @@ class Comparison:
         ]
         tensors = []
         for side, column in zip(sides, (rows.target, rows.golden), strict=True):
-            places = column[chosen]
-            tensors.append(tensor_records(side, places[places >= 0]))
+            tensor_rows = column[chosen]
+            tensors.append(tensor_records(side, tensor_rows[tensor_rows >= 0]))
         for row in chosen.tolist():
             yield Detail(
                 row=row,
@@ -168,12 +168,12 @@ class Comparison:
     @cached_property
     def _verdicts(self) -> np.ndarray[Any, np.dtype[np.int8]]:
         """Code of each target call's verdict, as in VERDICTS, from the status of its outputs."""
-        rows, found = self.rows, np.zeros(len(self.pairing.target.calls), dtype=np.int8)
+        rows, codes = self.rows, np.zeros(len(self.pairing.target.calls), dtype=np.int8)
         chosen = np.flatnonzero((rows.target_call >= 0) & rows.output)
-        np.maximum.at(found, rows.target_call[chosen], _SEVERITY[rows.status[chosen]])
-        amplified = self.measures.exceeds & (found == VERDICTS.index("receiver"))
-        found[amplified] = VERDICTS.index("amplifier")
-        return found
+        np.maximum.at(codes, rows.target_call[chosen], _SEVERITY[rows.status[chosen]])
+        amplified = self.measures.exceeds & (codes == VERDICTS.index("receiver"))
+        codes[amplified] = VERDICTS.index("amplifier")
+        return codes
 
     def _repr_html_(self) -> str:
         return _html(self)
@@ -185,14 +185,14 @@ def _html(comparison: Comparison) -> str:
     """
     finding = comparison.first()
     if finding is None:
-        found = (
+        otherwise = (
             "two different models"
             if comparison.document.summary["two_models"]
             else "no difference found in what could be compared"
         )
-        said = "the runs agree" if comparison.document.complete else found
+        sentence = "the runs agree" if comparison.document.complete else otherwise
     else:
-        said = (
+        sentence = (
             f"{finding.kind} in step {finding.step}: {finding.call} ({finding.op}): "
             f"{'; '.join(finding.reasons)}"
         )
@@ -202,7 +202,7 @@ def _html(comparison: Comparison) -> str:
     warned = "".join(
         f"<p>warning: {escape(line)}</p>" for line in comparison.document.summary["warnings"]
     )
-    return f"<p><b>opscope compare</b> {escape(said)}</p>{warned}{table}"
+    return f"<p><b>opscope compare</b> {escape(sentence)}</p>{warned}{table}"
 
 
 def _row(detail: Detail) -> str:

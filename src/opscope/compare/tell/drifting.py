@@ -46,34 +46,36 @@ def with_drift(document: Document, pairing: Pairing, noise: Pairing) -> Document
     leaves the noise; noise pairs the noise run with golden.
     """
     runs = written(pairing), written(noise)
-    found = drift(*runs)
-    document = _without_noise(document, (pairing, noise), found)
+    drifted = drift(*runs)
+    document = _without_noise(document, (pairing, noise), drifted)
     summary = dict(document.summary)
-    if found.alike or not len(found.steps):
-        words = ALIKE if found.alike else UNSEEN
+    if drifted.alike or not len(drifted.steps):
+        words = ALIKE if drifted.alike else UNSEEN
         summary["warnings"] = [*summary.get("warnings", ()), words]
         return msgspec.structs.replace(document, summary=summary, complete=False)
-    if found.judged < len(found.steps):
-        summary["warnings"] = [*summary.get("warnings", ()), _parted(found)]
-    summary["drift"] = _curves(found)
-    if found.leaves == NONE:
+    if drifted.judged < len(drifted.steps):
+        summary["warnings"] = [*summary.get("warnings", ()), _parted(drifted)]
+    summary["drift"] = _curves(drifted)
+    if drifted.leaves == NONE:
         return msgspec.structs.replace(document, summary=summary)
-    findings = (*document.findings, _finding(pairing, found, runs))
+    findings = (*document.findings, _finding(pairing, drifted, runs))
     return msgspec.structs.replace(document, findings=findings, verdict="found", summary=summary)
 
 
-def _parted(found: Drift) -> str:
+def _parted(drifted: Drift) -> str:
     """That the noise run has become a training of its own, and what was judged."""
-    step = int(found.steps[found.judged])
-    judged = "drift was judged until then" if found.judged else "drift was not judged"
+    step = int(drifted.steps[drifted.judged])
+    judged = "drift was judged until then" if drifted.judged else "drift was not judged"
     return f"--noise-run: from step {step} on it is another training than golden, so {judged}"
 
 
-def _without_noise(document: Document, pairings: tuple[Pairing, Pairing], found: Drift) -> Document:
+def _without_noise(
+    document: Document, pairings: tuple[Pairing, Pairing], drifted: Drift
+) -> Document:
     """The document without calls that are no further from golden than rounding took the noise run
     there: parameters at the first step that a run kept, which drifted in those before.
     """
-    kept = tuple(
+    findings = tuple(
         finding
         for finding in document.findings
         if not (
@@ -83,41 +85,41 @@ def _without_noise(document: Document, pairings: tuple[Pairing, Pairing], found:
             and explained(
                 *pairings,
                 call_of(pairings[0].target, finding),
-                least=found.noise_at(finding.step),
+                least=drifted.noise_at(finding.step),
             )
         )
     )
-    count = len(document.findings) - len(kept)
+    count = len(document.findings) - len(findings)
     if not count:
         return document
     summary = {**document.summary, "warnings": [*document.summary.get("warnings", ()), CLEARED]}
-    verdict = "found" if kept else "clean"
-    return msgspec.structs.replace(document, findings=kept, verdict=verdict, summary=summary)
+    verdict = "found" if findings else "clean"
+    return msgspec.structs.replace(document, findings=findings, verdict=verdict, summary=summary)
 
 
-def _curves(found: Drift) -> dict[str, Any]:
+def _curves(drifted: Drift) -> dict[str, Any]:
     """The curves at up to so many steps, evenly spread, and what they come to."""
-    shown = np.unique(np.linspace(0, len(found.steps) - 1, POINTS).round().astype(np.int64))
+    shown = np.unique(np.linspace(0, len(drifted.steps) - 1, POINTS).round().astype(np.int64))
     return {
-        "steps": found.steps[shown].tolist(),
-        "target": found.target[shown].tolist(),
-        "noise": found.noise[shown].tolist(),
-        "most": found.most,
+        "steps": drifted.steps[shown].tolist(),
+        "target": drifted.target[shown].tolist(),
+        "noise": drifted.noise[shown].tolist(),
+        "most": drifted.most,
         "allowed": FACTOR,
-        "leaves": None if found.leaves == NONE else int(found.steps[found.leaves]),
+        "leaves": None if drifted.leaves == NONE else int(drifted.steps[drifted.leaves]),
     }
 
 
-def _finding(pairing: Pairing, found: Drift, runs: tuple[Written, Written]) -> Finding:
+def _finding(pairing: Pairing, drifted: Drift, runs: tuple[Written, Written]) -> Finding:
     """The finding, at the write of the parameter that strayed most in the step of leaving."""
-    side, step = pairing.target, int(found.steps[found.leaves])
+    side, step = pairing.target, int(drifted.steps[drifted.leaves])
     most = strayed(*runs, step, most=NAMED)
     rows = np.array([row for row, _ in most], dtype=np.int64)
     tensors = tensor_records(side, rows)
     owner = int(side.tensors.call[rows[0]])
     call = call_records(side, [owner])[owner]
-    times = found.ratio[found.leaves : found.leaves + LASTING]
-    before = lasting(found.ratio[: found.leaves])
+    times = drifted.ratio[drifted.leaves : drifted.leaves + LASTING]
+    before = lasting(drifted.ratio[: drifted.leaves])
     until = f", until then at most {before.max():.3g} times" if len(before) else ""
     names = ", ".join(f"{tensors[row].tensor_name} ({ratio:.3g} times)" for row, ratio in most)
     reached = (
@@ -125,8 +127,8 @@ def _finding(pairing: Pairing, found: Drift, runs: tuple[Written, Written]) -> F
         f"{times.max():.3g} times as far from golden as rounding took the noise run{until}"
     )
     there = (
-        f"there they are {found.target[found.leaves]:.3g} of their size off, the noise run "
-        f"{found.noise[found.leaves]:.3g}"
+        f"there they are {drifted.target[drifted.leaves]:.3g} of their size off, the noise run "
+        f"{drifted.noise[drifted.leaves]:.3g}"
     )
     return Finding(
         kind="drift",

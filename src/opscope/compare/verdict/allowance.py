@@ -69,8 +69,8 @@ def measure(pairing: Pairing) -> Measures:
     read, written = np.flatnonzero(both & ~rows.output), np.flatnonzero(both & rows.output)
     in_error, out_error = np.zeros(count), np.zeros(count)
     agree, unread = pairing.match.target >= 0, np.zeros(count, dtype=np.bool_)
-    for errors, places in ((in_error, read), (out_error, written)):
-        unequal = places[rows.error[places] != 0]
+    for errors, compared in ((in_error, read), (out_error, written)):
+        unequal = compared[rows.error[compared] != 0]
         np.fmax.at(errors, rows.target_call[unequal], rows.error[unequal])
     agree[rows.target_call[read[rows.status[read] != SAME]]] = False
     alone = np.flatnonzero(~both & ~rows.output & (rows.target_call >= 0))
@@ -102,14 +102,14 @@ def _bursts(pairing: Pairing, in_error: Floats) -> Bools:
     a mask removes is nobody's.
     """
     rows, target = pairing.rows, pairing.target
-    found = np.isinf(rows.error) & (rows.target_call >= 0)
-    places = np.flatnonzero(found)
-    calls = rows.target_call[places]
+    bursts = np.isinf(rows.error) & (rows.target_call >= 0)
+    chosen = np.flatnonzero(bursts)
+    calls = rows.target_call[chosen]
     leaves = target.told(target.calls.op[calls], lambda op: traits_of(op).leaves, np.bool_)
-    lasting = leaves | (target.tensors.named[rows.target[places]] != 0)
+    lasting = leaves | (target.tensors.named[rows.target[chosen]] != 0)
     reached = distinct(target.calls.rank[calls[lasting]])
-    found[places] = np.isfinite(in_error[calls]) & np.isin(target.calls.rank[calls], reached)
-    return found
+    bursts[chosen] = np.isfinite(in_error[calls]) & np.isin(target.calls.rank[calls], reached)
+    return bursts
 
 
 def _with_forward(
@@ -132,12 +132,12 @@ def _with_forward(
 def forward_calls(side: Side) -> Ints:
     """For each backward call of an API or module its forward call, NONE for all others."""
     calls = side.calls
-    found = np.full(len(calls), NONE, dtype=np.int64)
+    forward = np.full(len(calls), NONE, dtype=np.int64)
     rows = np.flatnonzero((calls.forward >= 0) & (calls.level != OPERATOR))
     if len(rows):
         keys = (calls.process[rows] << 40) | calls.forward[rows]
-        found[rows] = place_of(keys, calls.key)
-    return found
+        forward[rows] = place_of(keys, calls.key)
+    return forward
 
 
 def _allowed(pairing: Pairing, in_error: Floats) -> tuple[Floats, Floats]:
@@ -174,14 +174,18 @@ def _allowed_block(
     rows, golden = pairing.rows, pairing.golden.tensors
     first = int(rows.target_call[part.start])
     here = slice(first, int(rows.target_call[part.stop - 1]) + 1)
-    call, places, roundoff = rows.target_call[part] - first, rows.golden[part], rows.roundoff[part]
-    both, output = (rows.target[part] >= 0) & (places >= 0), rows.output[part]
+    call, golden_rows, roundoff = (
+        rows.target_call[part] - first,
+        rows.golden[part],
+        rows.roundoff[part],
+    )
+    both, output = (rows.target[part] >= 0) & (golden_rows >= 0), rows.output[part]
     read, written = np.flatnonzero(both & ~output), np.flatnonzero(both & output)
     norms = Norms(here.stop - first)
-    at = places[read]
+    at = golden_rows[read]
     reach = np.fmax(np.abs(golden.min[at]), np.abs(golden.max[at]))
     norms.add(call[read], golden.l2norm[at], golden.size[at], reach, golden.mean[at])
-    calls, at = call[written], places[written]
+    calls, at = call[written], golden_rows[written]
     made = pairing.target.tensors.l2norm[rows.target[part][written]]
     norm = np.where(golden.l2norm[at] == 0, made, golden.l2norm[at])  # which errors are relative to
     condition, rounding = conditions(kinds[here], norms, calls, norm, golden.size[at])

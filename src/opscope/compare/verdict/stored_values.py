@@ -51,9 +51,9 @@ def measure_values(pairing: Pairing) -> tuple[Rows, Measured]:
         sides = pairing.target, pairing.golden
         own = scratch_rows(sides, rows.target[wanted], rows.golden[wanted])
         wanted = np.delete(wanted, own)
-    found = Measured({}, {}, _lost_values(pairing))
+    measured = Measured({}, {}, _lost_values(pairing))
     if not len(wanted):
-        return rows, found
+        return rows, measured
     mine = tensor_records(pairing.target, rows.target[wanted])
     theirs = tensor_records(pairing.golden, rows.golden[wanted])
     work = [
@@ -61,10 +61,10 @@ def measure_values(pairing: Pairing) -> tuple[Rows, Measured]:
     ]
     for row, answer in _measured(pairing, work):
         if isinstance(answer, str):
-            found.unreadable[row] = answer
+            measured.unreadable[row] = answer
         else:
-            found.pairs[row] = answer
-    return _with_errors(rows, found.pairs), found
+            measured.pairs[row] = answer
+    return _with_errors(rows, measured.pairs), measured
 
 
 Work = "tuple[int, Tensor, Tensor]"
@@ -89,14 +89,16 @@ def _one(pairing: Pairing, target: Tensor, golden: Tensor) -> Pair | str:
     from opscope.kernels.pair import pair
 
     try:
-        one, other = pairing.target.run.value(target), pairing.golden.run.value(golden)
+        mine, theirs = pairing.target.run.value(target), pairing.golden.run.value(golden)
         if pairing.between is not None:
-            best = best_pair(one, other, any_order=target.io == "input" or one.shape != other.shape)
+            best = best_pair(
+                mine, theirs, any_order=target.io == "input" or mine.shape != theirs.shape
+            )
             if best is not None:
                 return best
-        if one.shape != other.shape:
-            return f"shapes {one.shape} and {other.shape} cannot be compared element by element"
-        return pair(one, other)
+        if mine.shape != theirs.shape:
+            return f"shapes {mine.shape} and {theirs.shape} cannot be compared element by element"
+        return pair(mine, theirs)
     except (FormatError, MissingValueError, UsageError, MemoryError) as error:
         return str(error) or type(error).__name__
 
@@ -108,9 +110,9 @@ def _with_errors(rows: Rows, pairs: dict[int, Pair]) -> Rows:
         rows.least.copy(),
         rows.reordered.copy(),
     )
-    for row, found in pairs.items():
-        error[row] = error_of(found)
-        status[row] = SAME if found.differing == 0 else DIFFERS
+    for row, metrics in pairs.items():
+        error[row] = error_of(metrics)
+        status[row] = SAME if metrics.differing == 0 else DIFFERS
         least[row] = reordered[row] = False
     return msgspec.structs.replace(
         rows, error=error, status=status, least=least, reordered=reordered
@@ -137,15 +139,15 @@ def _lost_values(pairing: Pairing) -> tuple[frozenset[int], frozenset[int]]:
     """
     rows = pairing.rows
     both = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != SHAPE)
-    found = []
+    lost_rows = []
     sides = ((pairing.target, rows.target), (pairing.golden, rows.golden))
     for (side, own), (partner, other) in (sides, sides[::-1]):
         lost = both.copy()
         lost[both] = ~side.tensors.kept[own[both]] & partner.tensors.kept[other[both]]
-        found.append(
+        lost_rows.append(
             frozenset(np.flatnonzero(lost).tolist()) if _keeps_values(side) else frozenset()
         )
-    return found[0], found[1]
+    return lost_rows[0], lost_rows[1]
 
 
 def _keeps_values(side: Side) -> bool:
