@@ -98,14 +98,14 @@ def compare(
 
 
 def _compared(
-    sides: tuple[Run, Run], chosen: Policy, remarks: Sequence[str], told: Callable[[int], None]
+    sides: tuple[Run, Run], chosen: Policy, remarks: Sequence[str], report: Callable[[int], None]
 ) -> Comparison:
-    pairing = pair_runs(*sides, chosen, told)
+    pairing = pair_runs(*sides, chosen, report)
     measured = Measured({}, {})
     if chosen.values:
         rows, measured = measure_values(pairing)
         pairing = msgspec.structs.replace(pairing, rows=rows)
-    told(_MEASURED)
+    report(_MEASURED)
     measures = measure(pairing)
     search = Search(pairing, measures, Arguments(pairing).differing, chosen.elsewhere)
     causes = without_library_draws(pairing, search.run())
@@ -113,7 +113,7 @@ def _compared(
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
     pairing, causes = across_degrees(*judged(pairing, causes, values=chosen.values))
     causes = with_graphs(pairing, causes)
-    told(_SEARCHED)
+    report(_SEARCHED)
     pairing = msgspec.structs.replace(
         pairing, rows=graded(pairing, measures, _first_causes(pairing, causes))
     )
@@ -157,10 +157,10 @@ def pair_runs(
     read = read_tables(target), read_tables(golden)
     told(_READ)
     with ThreadPoolExecutor(max_workers=2) as pool:
-        (one, flow), (other, golden_flow) = pool.map(
+        (target_side, flow), (golden_side, golden_flow) = pool.map(
             _followed, (target, golden), read, [norms_alone(target, golden)] * 2
         )
-    sides, flows = (one, other), (flow, golden_flow)
+    sides, flows = (target_side, golden_side), (flow, golden_flow)
     told(_FOLLOWED)
     if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
         return pair_frameworks(sides, flows, policy.mapping)

@@ -42,8 +42,8 @@ def with_graphs(pairing: Pairing, causes: list[Cause]) -> list[Cause]:
     call = first_parted(pairing, asked, otherwise=read_otherwise(pairing, asked, around))
     if call is None:
         return causes
-    kept = [cause for cause in causes if 0 <= cause.target < call and not graphs[cause.target]]
-    return [*kept, inside(pairing, call)]
+    before = [cause for cause in causes if 0 <= cause.target < call and not graphs[cause.target]]
+    return [*before, inside(pairing, call)]
 
 
 def _told_whole(side: Side, graphs: Bools, calls_around: Ints) -> Bools:
@@ -61,10 +61,10 @@ def _told_whole(side: Side, graphs: Bools, calls_around: Ints) -> Bools:
     read = np.unique(state[(made & (tensors.nan >= 0)) | given])
     untold = own & tensors.output & ~np.isin(state, read)
     untold |= operators & ~tensors.output & ~np.isin(state, known)
-    found = np.zeros(len(calls), dtype=np.bool_)
-    found[around[made]] = True
-    found[graph[untold]] = False
-    return found
+    whole = np.zeros(len(calls), dtype=np.bool_)
+    whole[around[made]] = True
+    whole[graph[untold]] = False
+    return whole
 
 
 def _graph_around(side: Side, graphs: Bools) -> Ints:
@@ -73,11 +73,11 @@ def _graph_around(side: Side, graphs: Bools) -> Ints:
     parent = np.where(
         calls.parent >= 0, place_of(keys_of(calls.process, calls.parent), calls.key), NONE
     )
-    found, at = np.full(len(calls), NONE), parent
+    around, at = np.full(len(calls), NONE), parent
     while (at >= 0).any():
-        found = np.where((found < 0) & (at >= 0) & graphs[at], at, found)
-        at = np.where((found < 0) & (at >= 0), parent[at], NONE)
-    return found
+        around = np.where((around < 0) & (at >= 0) & graphs[at], at, around)
+        at = np.where((around < 0) & (at >= 0), parent[at], NONE)
+    return around
 
 
 def _draws_inside(pairing: Pairing) -> bool:

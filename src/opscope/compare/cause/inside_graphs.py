@@ -61,11 +61,11 @@ def accused_graphs(side: Side) -> list[tuple[int, tuple[dict[str, Any], ...]]]:
         np.array([getattr(row, name) for row in judged], dtype=np.int64)
         for name in ("process", "index")
     )
-    places = place_of(keys_of(processes, indices), side.calls.key).tolist()
+    graphs = place_of(keys_of(processes, indices), side.calls.key).tolist()
     return [
-        (place, tuple(nodes_of(row.sample)))
-        for row, place in zip(judged, places, strict=True)
-        if place >= 0
+        (graph, tuple(nodes_of(row.sample)))
+        for row, graph in zip(judged, graphs, strict=True)
+        if graph >= 0
     ]
 
 
@@ -77,8 +77,8 @@ def _deviating(side: Side, graph: int) -> tuple[dict[str, Any], ...] | None:
     return next(
         (
             nodes
-            for place, nodes in accused_graphs(side)
-            if all(column[place] == column[graph] for column in alike)
+            for accused, nodes in accused_graphs(side)
+            if all(column[accused] == column[graph] for column in alike)
         ),
         None,
     )
@@ -90,8 +90,8 @@ def _repeated(side: Side, graph: int) -> Bools:
     with open_tables(side.run) as tables:
         rows = tables.rows(_AGAIN, [int(calls.process[graph]), int(calls.index[graph])])
     pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    found: Bools = np.isin(calls.key, keys_of(pairs[:, 0], pairs[:, 1]))
-    return found
+    repeated: Bools = np.isin(calls.key, keys_of(pairs[:, 0], pairs[:, 1]))
+    return repeated
 
 
 def _unknown(side: Side, plain: Cause) -> Cause:

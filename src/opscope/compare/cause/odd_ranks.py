@@ -37,8 +37,8 @@ class OddRanks:
         slack = self._limit * whole.reach
         beyond = [
             row
-            for row, one in ((row, self._wholes.of([row])) for row in rows)
-            if one.least < whole.least - slack or one.most > whole.most + slack
+            for row, held in ((row, self._wholes.of([row])) for row in rows)
+            if held.least < whole.least - slack or held.most > whole.most + slack
         ]
         return (self._rows(rows, whole) or beyond or self._again(rows, whole) or rows)[0]
 
@@ -62,9 +62,9 @@ class OddRanks:
         none where all do, or where nobody can tell.
         """
         copies = self._wholes.of(rows).size // max(whole.size, 1)
-        ones = {row: self._wholes.of([row]) for row in rows}
-        if all(one.size == whole.size for one in ones.values()):
-            odd = [row for row, one in ones.items() if distance(one, whole) > self._limit]
+        sketches = {row: self._wholes.of([row]) for row in rows}
+        if all(held.size == whole.size for held in sketches.values()):
+            odd = [row for row, held in sketches.items() if distance(held, whole) > self._limit]
         elif copies > 1 and len(rows) <= MOST_SWAPPED:
             odd = [row for row in rows if self._mended(row, rows, whole)]
         else:
@@ -114,9 +114,9 @@ class OddRanks:
             if len({int(state[row]) for row in rows}) > 1 and len(rows) <= MOST_SWAPPED
         ]
         alike = Counter(
-            (rank(one), rank(other))
+            (rank(row), rank(other))
             for rows in parted
-            for one, other in combinations(sorted(rows), 2)
-            if state[one] == state[other]
+            for row, other in combinations(sorted(rows), 2)
+            if state[row] == state[other]
         )
         return frozenset(pair for pair, times in alike.items() if 2 * times > len(parted))

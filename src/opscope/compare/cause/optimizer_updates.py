@@ -92,11 +92,11 @@ class Updates:
         """What rounding makes of the mean of golden's parameter: its elements in their type,
         statistics in float32.
         """
-        tensors, place = self._pairing.golden.tensors, int(self._pairing.rows.golden[row])
-        root = math.sqrt(max(int(tensors.size[place]), 1))
+        tensors, golden_row = self._pairing.golden.tensors, int(self._pairing.rows.golden[row])
+        root = math.sqrt(max(int(tensors.size[golden_row]), 1))
         return (
             max(2.0**-24, float(self._pairing.rows.roundoff[row]) / root)
-            * float(np.nan_to_num(tensors.l2norm[place]))
+            * float(np.nan_to_num(tensors.l2norm[golden_row]))
             / root
         )
 
@@ -104,15 +104,15 @@ class Updates:
         """How far the mean of a parameter moved; NaN where it is not known what it was before."""
         side = self._sides[number]
         base = side if side.base is None else side.base
-        place = row if side.places is None else int(side.places[row])
+        base_row = row if side.places is None else int(side.places[row])
         tensors, calls = base.tensors, base.calls
-        at = int(tensors.call[place])
+        at = int(tensors.call[base_row])
         step, known = (
             int(calls.step[at]),
-            self._known[number].get((int(calls.process[at]), int(tensors.named[place])), ()),
+            self._known[number].get((int(calls.process[at]), int(tensors.named[base_row])), ()),
         )
-        before = [one for one, in_step in known if one < place and in_step != step]
-        return float(tensors.mean[place] - tensors.mean[before[-1]]) if before else math.nan
+        before = [earlier for earlier, in_step in known if earlier < base_row and in_step != step]
+        return float(tensors.mean[base_row] - tensors.mean[before[-1]]) if before else math.nan
 
     @cached_property
     def _known(self) -> tuple[_Rows, _Rows]:
@@ -126,10 +126,10 @@ def _parameters(side: Side) -> _Rows:
     base = side if side.base is None else side.base
     tensors, calls = base.tensors, base.calls
     optimizes = base.which(calls.phase, lambda phase: phase == "optimizer")
-    found: _Rows = defaultdict(list)
+    parameters: _Rows = defaultdict(list)
     for row in np.flatnonzero(tensors.parameter & (tensors.named != 0)).tolist():
         at = int(tensors.call[row])
-        found[int(calls.process[at]), int(tensors.named[row])].append(
+        parameters[int(calls.process[at]), int(tensors.named[row])].append(
             (row, int(calls.step[at]) if optimizes[at] else NONE)
         )
-    return found
+    return parameters

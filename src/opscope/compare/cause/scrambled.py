@@ -78,9 +78,9 @@ def _followed(pairing: Pairing, meetings: Meetings, rows: Rows) -> Rows | None:
         if min(calls) < 0:
             return None
         turned = [
-            found
+            source
             for row in inputs_of(pairing.target, calls[0])
-            if (found := _turned(pairing, meetings, row)) is not None
+            if (source := _turned(pairing, meetings, row)) is not None
         ]
         if not turned:
             return calls
@@ -107,13 +107,13 @@ def _alike(pairing: Pairing, meetings: Meetings, row: int) -> Iterator[Rows]:
     mine, golden = pairing.target.tensors, pairing.golden
     theirs = golden.tensors
     chosen = (theirs.shape == mine.shape[row]) & theirs.kept & golden.calls.leaf[theirs.call]
-    for place in (golden.calls.rank, golden.calls.step):
-        chosen &= place[theirs.call] == place[theirs.call[partner]]
+    for column in (golden.calls.rank, golden.calls.step):
+        chosen &= column[theirs.call] == column[theirs.call[partner]]
     for name in ("min", "max", "l2norm"):
         held, known = getattr(theirs, name), float(getattr(theirs, name)[partner])
         chosen &= np.abs(held - known) <= ALIKE * abs(known)
-    for one in np.flatnonzero(chosen)[:MOST_ALIKE].tolist():
-        yield row, one
+    for other in np.flatnonzero(chosen)[:MOST_ALIKE].tolist():
+        yield row, other
 
 
 def _maker(pairing: Pairing, number: int, row: int) -> int:
@@ -162,7 +162,7 @@ def _agrees(pairing: Pairing, rows: Rows, *, turned: bool) -> bool | None:
             side.run.value(tensor_records(side, np.array([row]))[row])
             for side, row in zip(sides, rows, strict=True)
         ]
-        found = best_pair(*values) if turned else pair(*values)
+        metrics = best_pair(*values) if turned else pair(*values)
     except (FormatError, MissingValueError, UsageError, MemoryError):
         return None
-    return None if found is None else error_of(found) <= AGREES
+    return None if metrics is None else error_of(metrics) <= AGREES

@@ -35,13 +35,13 @@ def dead_calls(pairing: Pairing, number: int, unequal: Bools, overwritten: Bools
     """
     side, flow = (pairing.target, pairing.golden)[number], pairing.flows[number]
     rows, match = pairing.rows, (pairing.match.target, pairing.match.golden)[number]
-    places, owners = ((rows.target, rows.target_call), (rows.golden, rows.golden_call))[number]
-    found = np.zeros(len(side.calls), dtype=np.bool_)
+    tensor_rows, owners = ((rows.target, rows.target_call), (rows.golden, rows.golden_call))[number]
+    dead = np.zeros(len(side.calls), dtype=np.bool_)
     versions = all(side.run.info.coverage.versions for side in (pairing.target, pairing.golden))
     if pairing.between is not None or not versions or not len(side.calls):
-        return found
+        return dead
     differing = np.zeros(len(side.calls), dtype=np.bool_)
-    here = places >= 0
+    here = tensor_rows >= 0
     parted = here & (unequal | ((rows.target < 0) | (rows.golden < 0)))
     differing[owners[parted & rows.output]] = True
     used = _first_use(side)
@@ -49,19 +49,19 @@ def dead_calls(pairing: Pairing, number: int, unequal: Bools, overwritten: Bools
         (differing | (match < 0)) & side.calls.leaf & (np.arange(len(used)) < used)
     )
     if not len(candidates) or len(candidates) > MOST:
-        return found
+        return dead
     reads = np.flatnonzero(
         parted & ~rows.output & ~overwritten & side.calls.leaf[np.maximum(owners, 0)]
     )
-    producers = flow.producer[places[reads]]
+    producers = flow.producer[tensor_rows[reads]]
     writes = np.zeros(len(side.calls), dtype=np.bool_)
     writes[side.tensors.call[side.tensors.output]] = True
     follows = differing | ~writes  # what a call without a result makes of it nobody knows
     live = _live(
         candidates, reads=(producers, owners[reads]), follows=follows, endings=_endings(side, used)
     )
-    found[candidates] = ~live[candidates]
-    return found
+    dead[candidates] = ~live[candidates]
+    return dead
 
 
 def _live(
@@ -96,11 +96,11 @@ def _first_use(side: Side) -> Ints:
     calls = side.calls
     forward = side.which(calls.phase, lambda phase: phase == "forward")
     using = np.flatnonzero((calls.parent >= 0) | ~calls.leaf | ~forward)
-    found = np.full(len(calls), len(calls), dtype=np.int64)
+    first_use = np.full(len(calls), len(calls), dtype=np.int64)
     ranks, first = np.unique(calls.rank[using], return_index=True)
     for rank, at in zip(ranks.tolist(), using[first].tolist(), strict=True):
-        found[calls.rank == rank] = at
-    return found
+        first_use[calls.rank == rank] = at
+    return first_use
 
 
 def _endings(side: Side, used: Ints) -> Bools:
@@ -113,5 +113,5 @@ def _endings(side: Side, used: Ints) -> Bools:
         return works_in_place(op) or known.random or bool(known.overwrites) or known.idle
 
     enclosed = np.isin(side.calls.rank, np.unique(side.calls.rank[~side.calls.leaf]))
-    found: Bools = side.which(side.calls.op, initialises) & enclosed & (used < len(used))
-    return found
+    endings: Bools = side.which(side.calls.op, initialises) & enclosed & (used < len(used))
+    return endings

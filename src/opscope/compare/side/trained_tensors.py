@@ -50,21 +50,21 @@ def _updates(side: Side, backward: Bools) -> Ints:
     """
     tensors = side.tensors
     begin = int(np.argmax(backward))
-    told = computing(side)[tensors.call] & (tensors.storage >= 0) & (tensors.size >= LEAST)
-    early = told & (tensors.call < begin)
+    computed = computing(side)[tensors.call] & (tensors.storage >= 0) & (tensors.size >= LEAST)
+    early = computed & (tensors.call < begin)
     reads = np.flatnonzero(early & ~tensors.output)
     first: dict[int, int] = {}
     for row in reads.tolist():
         first.setdefault(int(tensors.storage[row]), row)
-    kept = {
+    rewritten = {
         int(tensors.storage[row])
         for row in np.flatnonzero(early & tensors.output).tolist()
         if row > first.get(int(tensors.storage[row]), len(tensors))
     }
     pairs = mixed(tensors.call.astype(np.uint64), tensors.storage.astype(np.uint64))
     in_place = np.isin(pairs, pairs[~tensors.output])
-    later = told & tensors.output & in_place & ~backward[tensors.call] & (tensors.call > begin)
-    return np.flatnonzero(later & np.isin(tensors.storage, sorted(first.keys() - kept)))
+    later = computed & tensors.output & in_place & ~backward[tensors.call] & (tensors.call > begin)
+    return np.flatnonzero(later & np.isin(tensors.storage, sorted(first.keys() - rewritten)))
 
 
 def computing(side: Side) -> Bools:
@@ -78,14 +78,14 @@ def _as_large(side: Side, updates: Ints) -> Bools:
     """
     tensors = side.tensors
     storages, sizes = tensors.storage.astype(np.uint64), tensors.size.astype(np.uint64)
-    found: Bools = np.isin(mixed(storages, sizes), mixed(storages[updates], sizes[updates]))
-    return found
+    as_large: Bools = np.isin(mixed(storages, sizes), mixed(storages[updates], sizes[updates]))
+    return as_large
 
 
 def _gradients(side: Side, flow: Flow, row: int, backward: Bools) -> list[int]:
     """The rows of a backward pass from which an update was computed, of its size."""
     tensors = side.tensors
-    waiting, seen, found = [row], set[int](), list[int]()
+    waiting, seen, gradients = [row], set[int](), list[int]()
     while waiting and len(seen) < MAX_ABOVE:
         made = waiting.pop()
         if int(tensors.call[made]) in seen:
@@ -96,8 +96,8 @@ def _gradients(side: Side, flow: Flow, row: int, backward: Bools) -> list[int]:
             own = tensors.storage[read] == tensors.storage[row]
             if own or flow.source_row[read] < 0 or tensors.size[read] != tensors.size[row]:
                 continue
-            (found if backward[producer] else waiting).append(int(flow.source_row[read]))
-    return found
+            (gradients if backward[producer] else waiting).append(int(flow.source_row[read]))
+    return gradients
 
 
 def _read_for(side: Side, made: int) -> list[int]:
