@@ -29,9 +29,9 @@ def rounded_rate(sides: Sides, rows: Rows) -> float:
         size = side.tensors.size
         added = [
             row
-            for one in some
-            for row in given_to(side, int(side.tensors.call[one]))
-            if size[row] == size[one]
+            for parameter in some
+            for row in given_to(side, int(side.tensors.call[parameter]))
+            if size[row] == size[parameter]
         ]
         reach = sketch(side, some).reach
         if added and reach > 0:

@@ -50,12 +50,12 @@ class Collectives:
         """
         rank, step = int(self._calls.rank[call]), int(self._calls.step[call])
         number = self._number(call)
-        found = {}
+        partners = {}
         for other in distinct(self._calls.rank).tolist():
             met = self._alike(call, other, step) if other != rank else np.empty(0, dtype=np.int64)
             if len(met) > number:
-                found[other] = int(met[number])
-        return found
+                partners[other] = int(met[number])
+        return partners
 
     def place(self, call: int) -> Place:
         """Where a collective stands, in words that every rank of the run has for it."""

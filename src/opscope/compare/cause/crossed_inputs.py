@@ -59,7 +59,7 @@ def _products(side: Side, flow: Flow, starts: list[int]) -> list[int]:
     """The products that are among calls, or that these read through few calls that compute: of the
     phase of the first, since what is done to gradients has no fault of theirs.
     """
-    found, seen, waiting = set[int](), set[int](), [(start, 0) for start in starts]
+    products, seen, waiting = set[int](), set[int](), [(start, 0) for start in starts]
     phase = side.calls.phase
     while waiting:
         call, hops = waiting.pop(0)
@@ -68,13 +68,13 @@ def _products(side: Side, flow: Flow, starts: list[int]) -> list[int]:
         seen.add(call)
         op = side.operator(call)
         if kind_of(op) == PRODUCT:
-            found.add(call)
+            products.add(call)
             continue
         waiting.extend(
             (int(flow.producer[row]), hops + (not traits_of(op).idle))
             for row in given_to(side, call)
         )
-    return sorted(found)
+    return sorted(products)
 
 
 def _swapped(pairing: Pairing, meetings: Meetings, calls: tuple[int, int]) -> bool:

@@ -53,11 +53,11 @@ def drawn_alike(wholes: Wholes, calls: Iterable[int]) -> DrawnAlike | None:
     return None
 
 
-def _unlike(wholes: Wholes, one: int, other: int) -> bool:
+def _unlike(wholes: Wholes, row: int, other: int) -> bool:
     """Whether two rows hold what is not the same, beyond how ranks may round one activation."""
-    if one < 0 or other < 0 or wholes.flow.state[one] == wholes.flow.state[other]:
+    if row < 0 or other < 0 or wholes.flow.state[row] == wholes.flow.state[other]:
         return False
-    return distance(wholes.of([one]), wholes.of([other])) > ROUNDED_OTHERWISE
+    return distance(wholes.of([row]), wholes.of([other])) > ROUNDED_OTHERWISE
 
 
 def _beside(wholes: Wholes, row: int) -> int:

@@ -30,7 +30,7 @@ class EarlierSteps:
 
     def __init__(self, pairing: Pairing, names: list[Names]) -> None:
         self._sides = pairing.target, pairing.golden
-        self._known = [{name for one in names for name in one[number]} for number in (0, 1)]
+        self._known = [{name for pair in names for name in pair[number]} for number in (0, 1)]
         self._sources = [flow.source_row for flow in pairing.flows]
         self._first = [_first_backward(side) for side in self._sides]
 

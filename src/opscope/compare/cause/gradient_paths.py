@@ -59,10 +59,10 @@ def one_sided(
     flows = [np.isin(content[number], written[number]) for number in (0, 1)]
     still = [~np.isin(content[number], touched[number]) for number in (0, 1)]
     for apart, words in ((flows[0] & still[1], MISSES), (still[0] & flows[1], CUTS)):
-        found = _behind_a_layer(pairing, rows[apart])
-        if found != NONE:
-            call = int(golden.tensors.call[meetings.partner[0][found]])
-            return Path(int(tensors.call[found]), call, words)
+        row = _behind_a_layer(pairing, rows[apart])
+        if row != NONE:
+            call = int(golden.tensors.call[meetings.partner[0][row]])
+            return Path(int(tensors.call[row]), call, words)
     return None
 
 
@@ -78,10 +78,10 @@ def _with_gradients(side: Side) -> Bools:
     """Calls to which one of the backward pass belongs."""
     calls = side.calls
     rows = np.flatnonzero(calls.forward >= 0)
-    found = np.zeros(len(calls), dtype=np.bool_)
+    graded = np.zeros(len(calls), dtype=np.bool_)
     forward = place_of((calls.process[rows] << 40) | calls.forward[rows], calls.key)
-    found[forward[forward >= 0]] = True
-    return found
+    graded[forward[forward >= 0]] = True
+    return graded
 
 
 def _contents(pairing: Pairing, number: int, flowing: Bools, *, read: bool = False) -> Words:

@@ -28,11 +28,11 @@ def grown(
     )
 
 
-def _grown(side: Side, call: int, apart: tuple[Floats, Floats], told: Bools) -> bool:
+def _grown(side: Side, call: int, apart: tuple[Floats, Floats], unmet: Bools) -> bool:
     error, limit = apart
     read = inputs_of(side, call)
-    made = [row for row in outputs_of(side, call) if told[row]]
-    if not made or any(told[row] for row in read):
+    made = [row for row in outputs_of(side, call) if unmet[row]]
+    if not made or any(unmet[row] for row in read):
         return False
     finest = min(limit[row] for row in made)
     before = max((error[row] for row in read if error[row] <= limit[row] <= finest), default=0.0)

@@ -62,19 +62,19 @@ class LeftStates:
         if not read or any(self._unmet[row] or partner[row] < 0 for row in read):
             return NONE
         states = {int(flow.state[partner[row]]) for row in read}
-        found = self._readers.get((family(target.operator(call)), frozenset(states)), [])
-        return found[0] if len(found) == 1 else NONE
+        readers = self._readers.get((family(target.operator(call)), frozenset(states)), [])
+        return readers[0] if len(readers) == 1 else NONE
 
     @cached_property
     def _readers(self) -> dict[tuple[str, frozenset[int]], list[int]]:
         """Golden's calls that leave states behind, by operator and what they read."""
         side, flow = self._pairing.golden, self._pairing.flows[1]
-        found: dict[tuple[str, frozenset[int]], list[int]] = defaultdict(list)
+        readers: dict[tuple[str, frozenset[int]], list[int]] = defaultdict(list)
         rows = np.flatnonzero(side.tensors.output & side.tensors.parameter)
         for call in np.unique(side.tensors.call[rows]).tolist():
             states = frozenset(int(flow.state[row]) for row in given_to(side, call))
-            found[family(side.operator(call)), states].append(call)
-        return found
+            readers[family(side.operator(call)), states].append(call)
+        return readers
 
     def _differs(self, row: int, partner: int) -> bool:
         """Whether a state is not the one that a call of golden leaves in its place."""

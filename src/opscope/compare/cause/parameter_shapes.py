@@ -24,7 +24,7 @@ class Shapes:
 
     def __init__(self, pairing: Pairing) -> None:
         self._pairing = pairing
-        self._told: set[int] = set()
+        self._told_names: set[int] = set()
 
     @cached_property
     def readers(self) -> dict[int, int]:
@@ -39,14 +39,14 @@ class Shapes:
         )
         chosen = chosen[side.tensors.parameter[rows.target[chosen]] & same]
         words = side.texts(side.calls.op[rows.target_call[chosen]])
-        found: dict[int, int] = {}
+        readers: dict[int, int] = {}
         for row, call, op in zip(
             chosen.tolist(), rows.target_call[chosen].tolist(), words, strict=True
         ):
             known = traits_of(op)
             if not (known.idle or known.overwrites or known.random):
-                found.setdefault(call, row)
-        return found
+                readers.setdefault(call, row)
+        return readers
 
     def told_at(self, call: int) -> int:
         """The row of a parameter that is to be told at this call, NONE where there is none, or an
@@ -56,9 +56,9 @@ class Shapes:
         if row < 0:
             return NONE
         name = int(self._pairing.target.tensors.named[self._pairing.rows.target[row]])
-        if name in self._told:
+        if name in self._told_names:
             return NONE
-        self._told.add(name)
+        self._told_names.add(name)
         return row
 
     def recorded_otherwise(self, call: int, forward: int) -> bool:

@@ -78,14 +78,14 @@ def _told(pairing: Pairing, meetings: Meetings, given: Ints, made: Ints) -> Ints
     summed = np.where(maker >= 0, added[np.maximum(maker, 0)], 0.0)
     limit, reached = meetings.limit[0][chosen], np.fmax(reach[chosen], nearest)
     tiny = (reached <= limit * largest) | (reached <= AMPLIFIED * limit * summed)
-    found: Ints = chosen[unsound | ~tiny]
-    return found
+    telling: Ints = chosen[unsound | ~tiny]
+    return telling
 
 
 def reach_of(side: Side) -> Floats:
     """The largest magnitude of each row."""
-    found: Floats = np.fmax(np.abs(side.tensors.min), np.abs(side.tensors.max))
-    return found
+    reach: Floats = np.fmax(np.abs(side.tensors.min), np.abs(side.tensors.max))
+    return reach
 
 
 def added_up(side: Side, flow: Flow) -> Floats:

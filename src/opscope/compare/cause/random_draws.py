@@ -43,8 +43,8 @@ class Draws:
         """The first draw that only the target made before a matched one, and the first that only
         golden made; NONE where there is none.
         """
-        found = [self._first(side, place) for side, place in ((0, target), (1, golden))]
-        return found[0], found[1]
+        firsts = [self._first(side, call) for side, call in ((0, target), (1, golden))]
+        return firsts[0], firsts[1]
 
     def resized(self, target: int) -> bool:
         """Whether both sides drew before, but not as many numbers: the finding is what had another
@@ -57,9 +57,9 @@ class Draws:
             ).any()
         )
 
-    def _first(self, side: int, place: int) -> int:
+    def _first(self, side: int, call: int) -> int:
         calls, alone = self._sides[side], self._alone[side]
-        earlier = alone[(alone < place) & (calls.process[alone] == calls.process[place])]
+        earlier = alone[(alone < call) & (calls.process[alone] == calls.process[call])]
         return int(earlier[0]) if len(earlier) else NONE
 
 

@@ -67,9 +67,9 @@ class Sums:
         flow, side = self._pairing.flows[0], self._pairing.target
         rows = np.flatnonzero((flow.producer >= 0) & side.calls.leaf[side.tensors.call])
         rows = rows[self._flags[flow.producer[rows]]]
-        found: dict[int, list[int]] = defaultdict(list)
+        readers: dict[int, list[int]] = defaultdict(list)
         for producer, reader in zip(
             flow.producer[rows].tolist(), side.tensors.call[rows].tolist(), strict=True
         ):
-            found[producer].append(reader)
-        return found
+            readers[producer].append(reader)
+        return readers

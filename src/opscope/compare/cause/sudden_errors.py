@@ -31,9 +31,9 @@ def leaps(pairing: Pairing, measures: Measures, chosen: Ints, steep: Bools) -> I
             np.maximum(own, 64 * rows.roundoff[here] * _beside(pairing, here)), 1e-12
         )
         jumps = steep[rows.target_call[here]] | np.isinf(measures.allowed[here])
-        found = np.flatnonzero((error > LEAP * np.maximum(before, floor)) & ~jumps)
-        if len(found):
-            yield int(here[found[0]])
+        leaping = np.flatnonzero((error > LEAP * np.maximum(before, floor)) & ~jumps)
+        if len(leaping):
+            yield int(here[leaping[0]])
 
 
 def _beside(pairing: Pairing, chosen: Ints) -> Floats:
@@ -44,9 +44,9 @@ def _beside(pairing: Pairing, chosen: Ints) -> Floats:
     size = np.nan_to_num(tensors.l2norm) / np.sqrt(np.maximum(tensors.size, 1))
     largest = np.zeros(len(pairing.golden.calls))
     np.maximum.at(largest, tensors.call, size)
-    places = rows.golden[chosen]
+    golden_rows = rows.golden[chosen]
     with np.errstate(over="ignore", invalid="ignore"):
-        found: Floats = np.fmax(
-            largest[tensors.call[places]] / np.maximum(size[places], 1e-300), 1.0
+        ratio: Floats = np.fmax(
+            largest[tensors.call[golden_rows]] / np.maximum(size[golden_rows], 1e-300), 1.0
         )
-    return found
+    return ratio

@@ -35,17 +35,17 @@ class Lonely:
         calls of those that fed them.
         """
         _, _, match = self._sides[target]
-        waiting, found, given = [start], set[int](), set[int]()
-        while waiting and len(found) < MAX_WALK:
+        waiting, passed, given = [start], set[int](), set[int]()
+        while waiting and len(passed) < MAX_WALK:
             call = waiting.pop()
-            if call < 0 or call in found:
+            if call < 0 or call in passed:
                 continue
             if match[call] >= 0:
                 given.add(call if target else int(match[call]))
                 continue
-            found.add(call)
+            passed.add(call)
             waiting.extend(self.inputs_of(call, target=target))
-        return found, given
+        return passed, given
 
     def foremost(self, calls: set[int], *, target: bool) -> int:
         """Of calls without a partner the first that computes with what both sides have; views and
@@ -110,13 +110,13 @@ class Lonely:
         for target, at, made in ((True, call, theirs), (False, golden, mine)):
             match = self._sides[target][2]
             partner = int(self._sides[not target][2][made]) if made >= 0 else NONE
-            for one in range(partner + 1, at) if partner >= 0 else ():
+            for writer in range(partner + 1, at) if partner >= 0 else ():
                 if (
-                    match[one] < 0
-                    and partner in self.inputs_of(one, target=target)
-                    and self._writes_nothing(one, target=target)
+                    match[writer] < 0
+                    and partner in self.inputs_of(writer, target=target)
+                    and self._writes_nothing(writer, target=target)
                 ):
-                    return one, target
+                    return writer, target
         return NONE, True
 
     def _writes_nothing(self, call: int, *, target: bool) -> bool:

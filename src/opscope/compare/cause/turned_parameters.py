@@ -36,6 +36,6 @@ def turned_parameter(pairing: Pairing, mine: int, theirs: int) -> int:
             continue
         error = statistic_error(tensors, other, np.array([row]), np.array([partner]))[0]
         if tensors.digest[row] != other.digest[partner] and error <= REORDERED:
-            found = np.flatnonzero(pairing.rows.target == row)
-            return int(found[0]) if len(found) else NONE
+            pairs = np.flatnonzero(pairing.rows.target == row)
+            return int(pairs[0]) if len(pairs) else NONE
     return NONE

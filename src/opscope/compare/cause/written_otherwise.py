@@ -64,5 +64,5 @@ def _lonely(side: Side, match: Ints) -> Bools:
     if not alone.any():
         return alone
     in_phases = side.which(side.calls.phase, _PHASES.__contains__)
-    found: Bools = alone & computing(side) & in_phases
-    return found
+    lonely: Bools = alone & computing(side) & in_phases
+    return lonely

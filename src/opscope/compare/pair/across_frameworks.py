@@ -45,32 +45,46 @@ def pair_frameworks(
     """
     fused = fused_words(sides[0]) | fused_words(sides[1])
     spells = (str if mapping is None else mapping.operator), str
-    one, other = (
+    lowered_target, lowered_golden = (
         lowered(side, flow, spell, fused)
         for side, flow, spell in zip(sides, flows, spells, strict=True)
     )
     named = [
         msgspec.structs.replace(names, by_level=False)
-        for names in naming(one.side, other.side, mapping)
+        for names in naming(lowered_target.side, lowered_golden.side, mapping)
     ]  # leaves on both sides
-    named_so = [*([] if mapping is None else mapping.pairs(one.side, other.side))]
+    named_so = [
+        *([] if mapping is None else mapping.pairs(lowered_target.side, lowered_golden.side))
+    ]
     named_so += same_files(
-        one.side, other.side, named_so, None if mapping is None else mapping.originals
+        lowered_target.side,
+        lowered_golden.side,
+        named_so,
+        None if mapping is None else mapping.originals,
     )
     tokens = [
         msgspec.structs.replace(
             tokens_of(low.side, low.flow, names), crossing=CROSSING, certain=CERTAIN
         )
-        for low, names in zip((one, other), named, strict=True)
+        for low, names in zip((lowered_target, lowered_golden), named, strict=True)
     ]
     given = [
         *named_so,
-        *equal_results((one.side, other.side), (tokens[0].part, tokens[1].part), named_so),
+        *equal_results(
+            (lowered_target.side, lowered_golden.side), (tokens[0].part, tokens[1].part), named_so
+        ),
     ]
-    match = _plausible(one, other, align(tokens[0], tokens[1], given=given), named_so)
-    fixed = None if mapping is None else mapping.rows(one.side, other.side, match)
+    match = _plausible(
+        lowered_target, lowered_golden, align(tokens[0], tokens[1], given=given), named_so
+    )
+    fixed = (
+        None if mapping is None else mapping.rows(lowered_target.side, lowered_golden.side, match)
+    )
     (target, flow), (golden, golden_flow) = slotted(
-        (one.side, one.flow), (other.side, other.flow), match, fixed
+        (lowered_target.side, lowered_target.flow),
+        (lowered_golden.side, lowered_golden.flow),
+        match,
+        fixed,
     )
     unlike = differing_attributes(target, golden, match)
     args = target.calls.args.copy()
@@ -83,16 +97,20 @@ def pair_frameworks(
         pair,
         match,
         pair_rows(target, golden, pair, match),
-        Between(unlike, (one.groups, other.groups)),
+        Between(unlike, (lowered_target.groups, lowered_golden.groups)),
     )
 
 
-def _plausible(one: Lowered, other: Lowered, match: Match, named_so: Sequence[Pair]) -> Match:
+def _plausible(
+    lowered_target: Lowered, lowered_golden: Lowered, match: Match, named_so: Sequence[Pair]
+) -> Match:
     """The pairs that something speaks for: a name, a result or inputs that agree, or the same
     module for what is no building block.
     """
     (target, flow), (golden, golden_flow) = slotted(
-        (one.side, one.flow), (other.side, other.flow), match
+        (lowered_target.side, lowered_target.flow),
+        (lowered_golden.side, lowered_golden.flow),
+        match,
     )
     rows = pair_rows(target, golden, (flow, golden_flow), match)
     count = len(match.target)

@@ -63,8 +63,8 @@ def difference_of(pairing: Pairing, target: int, golden: int) -> str:
     """How the arguments of any two calls differ, "" when they do not or are not known."""
     keys = pairing.target.calls.key[[target]], pairing.golden.calls.key[[golden]]
     texts = _texts(pairing.target.run, keys[0]), _texts(pairing.golden.run, keys[1])
-    found = texts[0].get(int(keys[0][0])), texts[1].get(int(keys[1][0]))
-    return _told(pairing, (target, golden), found)
+    args = texts[0].get(int(keys[0][0])), texts[1].get(int(keys[1][0]))
+    return _told(pairing, (target, golden), args)
 
 
 def _told(pairing: Pairing, calls: tuple[int, int], texts: tuple[str | None, str | None]) -> str:
@@ -79,7 +79,5 @@ def _told(pairing: Pairing, calls: tuple[int, int], texts: tuple[str | None, str
 
 def _texts(run: Run, keys: Ints) -> dict[int, str]:
     return {
-        found: args
-        for found, args in rows_of_calls(run, np.unique(keys), "args")
-        if args is not None
+        key: args for key, args in rows_of_calls(run, np.unique(keys), "args") if args is not None
     }

@@ -52,13 +52,13 @@ def _by_updates(side: Side) -> Ints:
     """
     tensors, calls = side.tensors, side.calls
     backward = side.which(calls.phase, lambda phase: phase == "backward")
-    kept = np.array(sorted(kept_names(side, first_read(side))), dtype=np.uint64)
+    of_norms = np.array(sorted(kept_names(side, first_read(side))), dtype=np.uint64)
     computes = computing(side) & ~backward
     written = tensors.output & tensors.parameter & (tensors.named != 0) & computes[tensors.call]
-    updates = np.unique(tensors.call[written & ~np.isin(tensors.named, kept)])
+    updates = np.unique(tensors.call[written & ~np.isin(tensors.named, of_norms)])
     passes = np.cumsum(backward)[updates]  # calls of backward passes before each update
     updates, passes = updates[passes > 0], passes[passes > 0]
     _, behind = np.unique(passes[::-1], return_index=True)  # the last update behind each
     last = updates[::-1][behind]
-    found: Ints = np.searchsorted(last, np.arange(len(calls)), side="left")
-    return found
+    counts: Ints = np.searchsorted(last, np.arange(len(calls)), side="left")
+    return counts

@@ -99,12 +99,12 @@ def cuts(
 
 def _place(side: Side, rows: Ints, size: Ints) -> Ints:
     calls, owner = side.calls, side.tensors.call[rows]
-    found: Ints = mixed(
+    hashes: Ints = mixed(
         calls.rank[owner].astype(np.uint64),
         calls.step[owner].astype(np.uint64),
         size.astype(np.uint64),
     ).view(np.int64)
-    return found
+    return hashes
 
 
 def _error(side: Side, part: int, other: Side, wholes: Ints, *, extreme: str) -> Floats:

@@ -30,9 +30,10 @@ def equal_results(
     """Calls of one rank, step, phase and operator whose results have the same statistics, where
     only these two do on either side.
     """
-    taken = [{pair[side] for pair in given} for side in (0, 1)]
+    given_calls = [{pair[side] for pair in given} for side in (0, 1)]
     results = [
-        _results(side, part, gone) for side, part, gone in zip(sides, parts, taken, strict=True)
+        _results(side, part, gone)
+        for side, part, gone in zip(sides, parts, given_calls, strict=True)
     ]
     for key, left in results[0].items():
         right = results[1].get(key, [])
@@ -43,7 +44,7 @@ def equal_results(
 def _results(side: Side, part: Words, gone: set[int]) -> dict[tuple[int, int, int], list[int]]:
     """First output row of each call that has one with statistics, by part, operator and size."""
     tensors, calls = side.tensors, side.calls
-    found: dict[tuple[int, int, int], list[int]] = defaultdict(list)
+    results: dict[tuple[int, int, int], list[int]] = defaultdict(list)
     rows = np.flatnonzero(
         tensors.output
         & (tensors.size >= LEAST)
@@ -51,13 +52,13 @@ def _results(side: Side, part: Words, gone: set[int]) -> dict[tuple[int, int, in
         & (tensors.l2norm > 0)
     )
     if not len(rows):
-        return found
+        return results
     _, first = np.unique(tensors.call[rows], return_index=True)
     for row in rows[first].tolist():
         call = int(tensors.call[row])
         if call not in gone:
-            found[int(part[call]), int(calls.op[call]), int(tensors.size[row])].append(row)
-    return found
+            results[int(part[call]), int(calls.op[call]), int(tensors.size[row])].append(row)
+    return results
 
 
 def _unique(sides: tuple[Side, Side], left: Ints, right: Ints) -> Iterator[Pair]:

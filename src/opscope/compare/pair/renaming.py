@@ -63,8 +63,8 @@ def _share_modules(target: Side, golden: Side, move: Callable[[str], str]) -> bo
     """
     counted = []
     for side, moved in ((target, move), (golden, bare_module)):
-        found, numbers = np.unique(side.calls.module, return_counts=True)
-        names = [moved(text) for text in side.texts(found)]
+        modules, numbers = np.unique(side.calls.module, return_counts=True)
+        names = [moved(text) for text in side.texts(modules)]
         counted.append(
             {
                 name: sum(

@@ -79,13 +79,13 @@ def _idle_columns(columns: Sequence[int], rows: Sequence[int]) -> list[int]:
     A row of the textbook table grows by 0 or 1 from column to column, so a number of as many bits
     holds it, and one addition, whose carries run from column to column, makes the next.
     """
-    places: dict[int, int] = {}
+    bits: dict[int, int] = {}
     for at, token in enumerate(columns):
-        places[token] = places.get(token, 0) | 1 << at
+        bits[token] = bits.get(token, 0) | 1 << at
     every = (1 << len(columns)) - 1
     idle = [every]
     for token in rows:
-        fresh = idle[-1] & places.get(token, 0)
+        fresh = idle[-1] & bits.get(token, 0)
         idle.append((idle[-1] + fresh | idle[-1] - fresh) & every)
     return idle
 
@@ -117,20 +117,20 @@ def _anchors(target: Sequence[int], golden: Sequence[int]) -> list[Pair]:
     subsequence.
     """
     once = {token for token, count in Counter(target).items() if count == 1}
-    places = {token: at for at, token in enumerate(golden)}
+    index_of = {token: at for at, token in enumerate(golden)}
     counted = Counter(golden)
     pairs = [
-        (at, places[token])
+        (at, index_of[token])
         for at, token in enumerate(target)
         if token in once and counted[token] == 1
     ]
     ends: list[int] = []
     last: list[int] = []
     before = [-1] * len(pairs)
-    for number, (_, place) in enumerate(pairs):
-        depth = bisect_left(ends, place)
+    for number, (_, partner) in enumerate(pairs):
+        depth = bisect_left(ends, partner)
         before[number] = last[depth - 1] if depth else -1
-        ends[depth : depth + 1] = [place]
+        ends[depth : depth + 1] = [partner]
         last[depth : depth + 1] = [number]
     chain: list[Pair] = []
     number = last[-1] if last else -1

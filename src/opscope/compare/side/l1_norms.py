@@ -28,7 +28,7 @@ def with_norms(side: Side) -> Side:
     other.
     """
     norms = access_of(side.run).norms
-    found = np.array(
+    row_norms = np.array(
         [
             norms.get((row.process, row.index, row.io, row.slot), np.nan)
             for row in records(side.run, "tensors")
@@ -36,7 +36,7 @@ def with_norms(side: Side) -> Side:
         dtype=np.float64,
     )
     tensors = side.tensors
-    norm = found[tensors.row]
+    norm = row_norms[tensors.row]
     known = np.isfinite(norm)
     counts = {
         name: np.where(known, 0, getattr(tensors, name)) for name in ("nan", "pos_inf", "neg_inf")

@@ -25,9 +25,9 @@ LONG = 4  # calls after a backward pass that are more than a loss being read
 def optimizing(side: Side) -> Bools:
     """Calls of optimizers."""
     calls = side.calls
-    told: Bools = side.which(calls.phase, lambda phase: phase == "optimizer")
-    if side.run.info.coverage.phases or told.any():
-        return told
+    marked: Bools = side.which(calls.phase, lambda phase: phase == "optimizer")
+    if side.run.info.coverage.phases or marked.any():
+        return marked
     backward = side.which(calls.phase, lambda phase: phase == "backward")
     _, step = np.unique(
         mixed(calls.step.astype(np.uint64), calls.process.astype(np.uint64)), return_inverse=True
@@ -46,5 +46,5 @@ def unrecorded(side: Side, other: Side) -> Bools:
     none = np.zeros(len(side.calls), dtype=np.bool_)
     if other.run.info.coverage.phases or int(np.count_nonzero(optimizing(other))) > LONG:
         return none
-    found = optimizing(side)
-    return found if int(np.count_nonzero(found)) > LONG else none
+    own = optimizing(side)
+    return own if int(np.count_nonzero(own)) > LONG else none

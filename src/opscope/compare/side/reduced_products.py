@@ -30,14 +30,14 @@ SETTINGS = {
 
 def reduced_products(side: Side) -> Bools:
     """Which calls of a side are such products. A run that does not say its settings has none."""
-    found = np.zeros(len(side.calls), dtype=np.bool_)
+    reduced = np.zeros(len(side.calls), dtype=np.bool_)
     rows = _products(side)
     named = _settings(side, rows)
     if any(named):
         layered = side.which(side.calls.op, _is_layer)
         calls = distinct(side.tensors.call[rows])
-        found[calls] = np.where(layered[calls], bool(named[0]), bool(named[1]))
-    return found
+        reduced[calls] = np.where(layered[calls], bool(named[0]), bool(named[1]))
+    return reduced
 
 
 def reducing_settings(side: Side) -> list[str]:
@@ -69,8 +69,8 @@ def _settings(side: Side, rows: Ints) -> tuple[str, str]:
 
 def _flags(side: Side) -> dict[str, Any]:
     """torch's settings in the first process; one program has them alike."""
-    found = [process.torch.get("flags") for process in side.run.processes[:1]]
-    return found[0] if found and isinstance(found[0], dict) else {}
+    flags = [process.torch.get("flags") for process in side.run.processes[:1]]
+    return flags[0] if flags and isinstance(flags[0], dict) else {}
 
 
 def _is_layer(op: str) -> bool:

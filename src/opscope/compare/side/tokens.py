@@ -109,16 +109,16 @@ def tokens_of(side: Side, flow: Flow, naming: Naming) -> Tokens:
     )
 
 
-def _placed(numbers: Ints, places: Mapping[int, int]) -> Words:
+def _placed(numbers: Ints, partners: Mapping[int, int]) -> Words:
     """Ranks or steps by the number their partner has; those without one keep a number nobody else
     has.
     """
-    found = distinct(numbers)
+    known = distinct(numbers)
     mapped = np.array(
-        [places.get(number, -2 - number) for number in found.tolist()], dtype=np.int64
+        [partners.get(number, -2 - number) for number in known.tolist()], dtype=np.int64
     )
     return (
-        mapped[np.searchsorted(found, numbers)].view(np.uint64)
+        mapped[np.searchsorted(known, numbers)].view(np.uint64)
         if len(numbers)
         else np.zeros(0, dtype=np.uint64)
     )
@@ -126,12 +126,12 @@ def _placed(numbers: Ints, places: Mapping[int, int]) -> Words:
 
 def _translated(hashes: Words, words: Mapping[int, str], spell: Callable[[str], str]) -> Words:
     """Hashes of words as hashes of what they are spelt like on the other side."""
-    found = distinct(hashes)
+    known = distinct(hashes)
     spelt = np.array(
-        [hash(spell(words.get(value, ""))) & 0xFFFFFFFFFFFFFFFF for value in found.tolist()],
+        [hash(spell(words.get(value, ""))) & 0xFFFFFFFFFFFFFFFF for value in known.tolist()],
         dtype=np.uint64,
     )
-    return spelt[np.searchsorted(found, hashes)] if len(hashes) else np.zeros(0, dtype=np.uint64)
+    return spelt[np.searchsorted(known, hashes)] if len(hashes) else np.zeros(0, dtype=np.uint64)
 
 
 class Levels(Sequence["Words"]):

@@ -28,17 +28,17 @@ def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
             [begun.source, *call_sites(side.run, begun), *(known[call].source for call in calls)]
         )
     )
-    places: dict[str, list[int]] = {}
-    for source in [one for one in sources if one][:MOST]:
+    lines_of_file: dict[str, list[int]] = {}
+    for source in [named for named in sources if named][:MOST]:
         file, _, line = source.rpartition(":")
         if line.isdigit():
-            places.setdefault(file, []).append(int(line))
-    return [span for file, lines in places.items() for span in _spans(file, sorted(lines))]
+            lines_of_file.setdefault(file, []).append(int(line))
+    return [span for file, lines in lines_of_file.items() for span in _spans(file, sorted(lines))]
 
 
 def _spans(file: str, lines: list[int]) -> list[str]:
     """Neighbouring lines as one span."""
-    cuts = [at for at, (one, other) in enumerate(pairwise(lines), 1) if other - one > 1]
+    cuts = [at for at, (line, following) in enumerate(pairwise(lines), 1) if following - line > 1]
     parts = [lines[start:stop] for start, stop in pairwise([0, *cuts, len(lines)])]
     return [
         f"{file}:{part[0]}" if len(part) == 1 else f"{file}:{part[0]}-{part[-1]}" for part in parts

@@ -26,22 +26,22 @@ def pattern_of(pairing: Pairing, row: int) -> str | None:
     values are not there.
     """
     rows = pairing.rows
-    places = int(rows.target[row]), int(rows.golden[row])
-    if min(places) < 0 or not (
-        pairing.target.tensors.kept[places[0]] and pairing.golden.tensors.kept[places[1]]
+    tensor_rows = int(rows.target[row]), int(rows.golden[row])
+    if min(tensor_rows) < 0 or not (
+        pairing.target.tensors.kept[tensor_rows[0]] and pairing.golden.tensors.kept[tensor_rows[1]]
     ):
         return None
-    if pairing.target.tensors.size[places[0]] > MAX_ELEMENTS:
+    if pairing.target.tensors.size[tensor_rows[0]] > MAX_ELEMENTS:
         return None
     try:
-        found = explain(
-            value_of(pairing.target, places[0]),
-            value_of(pairing.golden, places[1]),
-            others=_others(pairing, places[1]),
+        pattern = explain(
+            value_of(pairing.target, tensor_rows[0]),
+            value_of(pairing.golden, tensor_rows[1]),
+            others=_others(pairing, tensor_rows[1]),
         )
     except (FormatError, MissingValueError, UsageError, MemoryError):
         return None
-    return None if found is None else found.words
+    return None if pattern is None else pattern.words
 
 
 def _others(pairing: Pairing, output: int) -> dict[str, Array]:

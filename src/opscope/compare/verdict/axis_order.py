@@ -41,15 +41,15 @@ def best_pair(
     if target.size != golden.size:
         return None
     for candidate in _layouts(target, golden.shape):
-        found = pair(candidate, golden)
-        if best is None or _error(found) < _error(best):
-            best = found
+        metrics = pair(candidate, golden)
+        if best is None or _error(metrics) < _error(best):
+            best = metrics
         if _error(best) <= _AGREES:
             return best
     if any_order and target.size <= MAX_SORTED:
-        found = pair(np.sort(target, axis=None), np.sort(golden, axis=None))
-        if _error(found) <= _AGREES:
-            return found
+        metrics = pair(np.sort(target, axis=None), np.sort(golden, axis=None))
+        if _error(metrics) <= _AGREES:
+            return metrics
     return best
 
 
@@ -72,9 +72,9 @@ def _layouts(target: Array, shape: tuple[int, ...]) -> Iterator[Array]:
             yield np.ascontiguousarray(split.transpose(np.argsort(axes)))
 
 
-def _error(found: Pair) -> float:
-    if found.nonfinite_mismatch:
+def _error(metrics: Pair) -> float:
+    if metrics.nonfinite_mismatch:
         return float("inf")
-    if found.differing == 0 or found.max_abs is None:
+    if metrics.differing == 0 or metrics.max_abs is None:
         return 0.0
-    return float("inf") if found.relative_euclidean is None else found.relative_euclidean
+    return float("inf") if metrics.relative_euclidean is None else metrics.relative_euclidean
