@@ -265,7 +265,7 @@ def test_tolerances_are_per_operator_and_type() -> None:
     ],
 )
 def test_names_of_every_world_have_a_rule(name: str, kind: str) -> None:
-    assert families.kind_of(family(name)) == kind
+    assert families.tolerance_kind(family(name)) == kind
 
 
 def test_gamma_is_the_smaller_bound() -> None:

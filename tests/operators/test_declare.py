@@ -11,7 +11,7 @@ import pytest
 import opscope
 from opscope.compare.side.conditions import _KINDS
 from opscope.errors import UsageError
-from opscope.judge.families import UNJUDGED, kind_of
+from opscope.judge.families import UNJUDGED, tolerance_kind
 from opscope.judge.tolerance import _RULES, tolerance_of
 from opscope.kernels.bounds import BOUNDS
 from opscope.operators.catalogue import (
@@ -40,7 +40,7 @@ def test_one_call_declares_all_overloads() -> None:
     opscope.declare("mylib::scaled", pointwise=True, tolerance="arithmetic")
     for op in ("mylib::scaled", "mylib::scaled.default", "mylib::scaled_.Tensor"):
         assert traits_of(op) == Traits(pointwise=True, tolerance="arithmetic")
-        assert kind_of(op) == "arithmetic"
+        assert tolerance_kind(op) == "arithmetic"
     assert traits_of("other::scaled.default") == Traits()
     opscope.declare("mylib::scaled.out", pointwise=False)
     assert not traits_of("mylib::scaled.out").pointwise
@@ -128,11 +128,11 @@ def test_a_run_tells_of_a_primitive_of_jax_that_no_sheet_has() -> None:
 
 def test_what_a_run_tells_ends_with_the_question() -> None:
     with knowing(recorded={"mylib::own": {"moves": True}}):
-        assert kind_of("mylib::own") == "exact"
+        assert tolerance_kind("mylib::own") == "exact"
         with knowing(recorded={}):
-            assert kind_of("mylib::own") == "unknown"
-        assert kind_of("mylib::own") == "exact"
-    assert kind_of("mylib::own") == "unknown"
+            assert tolerance_kind("mylib::own") == "unknown"
+        assert tolerance_kind("mylib::own") == "exact"
+    assert tolerance_kind("mylib::own") == "unknown"
 
 
 def test_a_file_of_operators(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ UNJUDGED = {
 
 
 @remembered(8192)
-def kind_of(name: str) -> str:
+def tolerance_kind(name: str) -> str:
     """The rule an operator falls under: a key of judge.tolerance's rules; "unknown" is judged most
     leniently.
     """

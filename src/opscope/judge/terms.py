@@ -45,7 +45,7 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
     neighbours that one is taken from.
     """
     name = family(op)
-    kind = families.kind_of(op)
+    kind = families.tolerance_kind(op)
     sizes = sorted((math.prod(shape) for shape in inputs), reverse=True)
     written = max((math.prod(shape) for shape in outputs), default=1)
     if not sizes or not sizes[0] or not written:
@@ -122,7 +122,7 @@ def magnitude_of(op: str, terms: int, inputs: Sequence[Extent]) -> float | None:
     min(sqrt(n) max|a|, |a|); and about n rms(a) rms(b), twice which is taken where it is less.
     """
     name = family(op)
-    kind = families.kind_of(op)
+    kind = families.tolerance_kind(op)
     known = [
         extent
         for extent in inputs

@@ -152,7 +152,7 @@ def tolerance_of(
     if precision is None:
         return _EXACT
     name = family(op)
-    kind = families.kind_of(op)
+    kind = families.tolerance_kind(op)
     return _RULES[kind](Case(name, precision, max(1, terms), magnitude, families.unjudged_kind(op)))
 
 
@@ -170,7 +170,7 @@ def one_side(
     if precision is None:
         return _EXACT
     name = family(op)
-    kind = families.kind_of(op)
+    kind = families.tolerance_kind(op)
     unjudged = families.unjudged_kind(op)
     if unjudged in ("random", "conditioning"):
         kind = "unknown"

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from opscope.arrays import Array
-from opscope.judge.families import kind_of
+from opscope.judge.families import tolerance_kind
 from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, judge_output
 from opscope.judge.tolerance import ONCE, one_side
 from opscope.substitute.kernels import ELEMENTWISE, sort
@@ -50,7 +50,7 @@ class TrueResult(msgspec.Struct, frozen=True):
             own=own,
             true=true,
             slack=self.slack,
-            magnitude=None if kind_of(self.op) == "composed" else np.abs(true),
+            magnitude=None if tolerance_kind(self.op) == "composed" else np.abs(true),
             alone=EASE,
         )
         verdict = judge_output("0", sides, Terms(op=self.op))

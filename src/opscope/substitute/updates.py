@@ -23,7 +23,7 @@ SHARE = 16
 
 def is_update(op: str, slot: str) -> bool:
     """Whether a slot is a tensor that an optimizer's operator moves."""
-    return slot.startswith(WRITTEN) and families.kind_of(family(op)) == "optimizer"
+    return slot.startswith(WRITTEN) and families.tolerance_kind(family(op)) == "optimizer"
 
 
 def judge_update(slot: str, dtype: str, before: Array, target: Array, true: Array) -> Replayed:

@@ -14,7 +14,7 @@ import numpy as np
 
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.call_rows import given_to
-from opscope.compare.side.conditions import PRODUCT, kind_of
+from opscope.compare.side.conditions import PRODUCT, error_kind
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _products(side: Side, flow: Flow, starts: list[int]) -> list[int]:
             continue
         seen.add(call)
         op = side.operator(call)
-        if kind_of(op) == PRODUCT:
+        if error_kind(op) == PRODUCT:
             products.add(call)
             continue
         waiting.extend(

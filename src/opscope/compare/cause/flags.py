@@ -17,7 +17,7 @@ from opscope.compare.cause.unused_initialisation import dead_calls
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import SAME, UNKNOWN, flags_at
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.conditions import STEEP, kind_of
+from opscope.compare.side.conditions import STEEP, error_kind
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.producers import aliases
 from opscope.compare.verdict.allowance import Measures
@@ -88,7 +88,7 @@ class Signs:
     @cached_property
     def steep(self) -> Bools:
         """Calls of which a tiny change of what they read may make anything."""
-        return self.pairing.target.which(self.calls.op, lambda op: kind_of(op) == STEEP)
+        return self.pairing.target.which(self.calls.op, lambda op: error_kind(op) == STEEP)
 
     @cached_property
     def arguments_differ(self) -> Bools:

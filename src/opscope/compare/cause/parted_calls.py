@@ -12,7 +12,7 @@ import numpy as np
 from opscope.compare.pair.meetings import Meetings, meet
 from opscope.compare.side.call_rows import rows_of
 from opscope.compare.side.columns import ABSENT, NONE
-from opscope.judge.families import kind_of
+from opscope.judge.families import tolerance_kind
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Floats, Ints
@@ -108,4 +108,4 @@ def added_up(side: Side, flow: Flow) -> Floats:
 
 def _adds(op: str) -> bool:
     name = op.partition(".")[0]
-    return kind_of(name) not in {"exact", "unjudged"} and not name.startswith(MULTIPLYING)
+    return tolerance_kind(name) not in {"exact", "unjudged"} and not name.startswith(MULTIPLYING)

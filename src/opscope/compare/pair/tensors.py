@@ -19,7 +19,7 @@ import numpy as np
 
 from opscope.compare.pair.scratch import scratch_rows
 from opscope.compare.side.columns import ABSENT, NONE, Side, Tensors
-from opscope.compare.side.conditions import PRODUCT, finite, kind_of
+from opscope.compare.side.conditions import PRODUCT, error_kind, finite
 from opscope.compare.side.hashes import distinct, folded, mixed
 from opscope.compare.side.producers import Flow
 from opscope.compare.side.reduced_products import UNIT as REDUCED
@@ -327,7 +327,7 @@ def _product_types(side: Side, types: Types, reduced: Bools) -> dict[float, floa
     """
     if not len(side.calls) or not len(side.tensors):
         return {}
-    products = side.which(side.calls.op, lambda op: kind_of(op) == PRODUCT) & side.calls.leaf
+    products = side.which(side.calls.op, lambda op: error_kind(op) == PRODUCT) & side.calls.leaf
     known, units, _ = types
     rows = np.flatnonzero(side.tensors.output)
     unit = np.zeros(len(side.calls))

@@ -88,7 +88,7 @@ class Wholes:
         return self.side.which(self.side.calls.op, lambda op: traits_of(op).view)
 
     @cached_property
-    def _told(self) -> Bools:
+    def _known(self) -> Bools:
         """Rows of leaf calls whose statistics are known."""
         tensors = self.side.tensors
         leaf = self.side.calls.leaf[tensors.call]
@@ -99,7 +99,7 @@ class Wholes:
     def _named(self) -> Bools:
         """Those of parameters that have a name."""
         tensors = self.side.tensors
-        named: Bools = tensors.parameter & (tensors.named != 0) & self._told
+        named: Bools = tensors.parameter & (tensors.named != 0) & self._known
         return named
 
     def of(self, rows: Iterable[int]) -> Sketch:
@@ -225,7 +225,7 @@ class Wholes:
         rows = []
         for call in calls:
             row = next(iter(self.outputs(call)), NONE)
-            if row < 0 or not self._told[row]:
+            if row < 0 or not self._known[row]:
                 return []
             rows.append(row)
         return rows
@@ -335,7 +335,7 @@ class Wholes:
                     continue
                 if self.optimizer[producer] and not self._moved[producer]:
                     waiting.append(int(self.flow.source_row[read]))
-                elif self._told[read]:
+                elif self._known[read]:
                     yield read
                     return
 

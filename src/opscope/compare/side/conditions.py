@@ -41,7 +41,7 @@ _KINDS = {
 }
 
 
-def kind_of(op: str) -> int:
+def error_kind(op: str) -> int:
     """Which of the kinds above an operator is; of torch's own DELICATE where nothing is known of
     it, of somebody's library UNKNOWN.
     """
@@ -59,11 +59,11 @@ def kind_of(op: str) -> int:
     )
 
 
-def kind_of_result(word: str) -> int:
+def error_kind_of_result(word: str) -> int:
     """The same for a call between frameworks, where only the main result is compared: a maximum is
     as exact as what it is taken of.
     """
-    return {"max_pool2d": MOVE, "pow": DELICATE}.get(word, kind_of(word))
+    return {"max_pool2d": MOVE, "pow": DELICATE}.get(word, error_kind(word))
 
 
 class Norms:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opscope.compare.side.conditions import PRODUCT, kind_of
+from opscope.compare.side.conditions import PRODUCT, error_kind
 from opscope.compare.side.hashes import distinct
 from opscope.compare.side.records import tensor_records
 from opscope.operators.catalogue import family
@@ -50,7 +50,7 @@ def _products(side: Side) -> Ints:
     flags = _flags(side)
     if not any(flags.get(name) for names in SETTINGS.values() for name in names):
         return np.empty(0, dtype=np.int64)
-    products = side.which(side.calls.op, lambda op: kind_of(op) == PRODUCT) & side.calls.leaf
+    products = side.which(side.calls.op, lambda op: error_kind(op) == PRODUCT) & side.calls.leaf
     single = side.which(side.tensors.dtype, lambda dtype: dtype == "float32")
     return np.flatnonzero(side.tensors.output & single & products[side.tensors.call])
 

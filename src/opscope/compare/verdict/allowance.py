@@ -27,8 +27,8 @@ from opscope.compare.side.conditions import (
     STATISTICAL,
     Norms,
     conditions,
-    kind_of,
-    kind_of_result,
+    error_kind,
+    error_kind_of_result,
 )
 from opscope.compare.side.hashes import distinct
 from opscope.operators.catalogue import traits_of
@@ -143,7 +143,7 @@ def forward_calls(side: Side) -> Ints:
 def _allowed(pairing: Pairing, in_error: Floats) -> tuple[Floats, Floats]:
     """What each output row may be off, and which part of it is the call's own rounding."""
     allowed, own = np.full(len(pairing.rows), np.nan), np.full(len(pairing.rows), np.nan)
-    kind = kind_of if pairing.between is None else kind_of_result
+    kind = error_kind if pairing.between is None else error_kind_of_result
     kinds = pairing.target.told(pairing.target.calls.op, kind, np.int8)
 
     def block(part: slice) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 
-from opscope.judge.families import kind_of, unjudged_kind
+from opscope.judge.families import tolerance_kind, unjudged_kind
 
 MOVED = 4  # units of rounding that a result is moved by at most
 KEPT = frozenset({"exact", "unjudged"})  # kinds of operators whose results are not rounded
@@ -44,7 +44,7 @@ class Perturbed(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
             tree_map(self._fill, result)
         elif (
             name
-            and kind_of(name) not in KEPT
+            and tolerance_kind(name) not in KEPT
             and not _narrows_nothing(name, args, result)
             and (func._schema.is_mutable or not _shares(result, (args, kwargs)))
         ):
@@ -91,7 +91,7 @@ class Converting(TorchDispatchMode):  # type: ignore[no-untyped-call] # torch's
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         result = func(*args, **(kwargs or {}))
-        if hasattr(func, "_schema") and kind_of(func._schema.name) == "cast":
+        if hasattr(func, "_schema") and tolerance_kind(func._schema.name) == "cast":
             self.undefined |= any(not _fits(each, result) for each in args)
         return result
 
@@ -140,7 +140,7 @@ def _tensors(value: Any) -> list[torch.Tensor]:
 
 def _narrows_nothing(name: str, args: tuple[Any, ...], result: Any) -> bool:
     """Whether a cast keeps its numbers."""
-    if kind_of(name) != "cast" or not args:
+    if tolerance_kind(name) != "cast" or not args:
         return False
     before, after = args[0], result
     if not (isinstance(before, torch.Tensor) and isinstance(after, torch.Tensor)):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from opscope.judge.families import kind_of
+from opscope.judge.families import tolerance_kind
 from opscope.operators.catalogue import family
 from opscope.substitute.arguments import Conditions, dtype_named
 from opscope.substitute.perform import Bound, Performed, perform
@@ -57,7 +57,7 @@ def fits(bound: Bound, shape: tuple[int, ...], depth: int) -> bool:
     what would be cut away. An optimizer's operator takes lists of tensors, and treats those of each
     place by themselves, element by element.
     """
-    kind = kind_of(family(bound.call.op))
+    kind = tolerance_kind(family(bound.call.op))
     if kind == "optimizer":
         return depth == len(shape)
     shapes = [laid.shape for laid in bound.call.tensors.values() if laid.shape]
