@@ -45,46 +45,32 @@ def pair_frameworks(
     """
     fused = fused_words(sides[0]) | fused_words(sides[1])
     spells = (str if mapping is None else mapping.operator), str
-    lowered_target, lowered_golden = (
+    mine, theirs = (
         lowered(side, flow, spell, fused)
         for side, flow, spell in zip(sides, flows, spells, strict=True)
     )
     named = [
         msgspec.structs.replace(names, by_level=False)
-        for names in naming(lowered_target.side, lowered_golden.side, mapping)
+        for names in naming(mine.side, theirs.side, mapping)
     ]  # leaves on both sides
-    named_so = [
-        *([] if mapping is None else mapping.pairs(lowered_target.side, lowered_golden.side))
-    ]
+    named_so = [*([] if mapping is None else mapping.pairs(mine.side, theirs.side))]
     named_so += same_files(
-        lowered_target.side,
-        lowered_golden.side,
-        named_so,
-        None if mapping is None else mapping.originals,
+        mine.side, theirs.side, named_so, None if mapping is None else mapping.originals
     )
     tokens = [
         msgspec.structs.replace(
             tokens_of(low.side, low.flow, names), crossing=CROSSING, certain=CERTAIN
         )
-        for low, names in zip((lowered_target, lowered_golden), named, strict=True)
+        for low, names in zip((mine, theirs), named, strict=True)
     ]
     given = [
         *named_so,
-        *equal_results(
-            (lowered_target.side, lowered_golden.side), (tokens[0].part, tokens[1].part), named_so
-        ),
+        *equal_results((mine.side, theirs.side), (tokens[0].part, tokens[1].part), named_so),
     ]
-    match = _plausible(
-        lowered_target, lowered_golden, align(tokens[0], tokens[1], given=given), named_so
-    )
-    fixed = (
-        None if mapping is None else mapping.rows(lowered_target.side, lowered_golden.side, match)
-    )
+    match = _plausible(mine, theirs, align(tokens[0], tokens[1], given=given), named_so)
+    fixed = None if mapping is None else mapping.rows(mine.side, theirs.side, match)
     (target, flow), (golden, golden_flow) = slotted(
-        (lowered_target.side, lowered_target.flow),
-        (lowered_golden.side, lowered_golden.flow),
-        match,
-        fixed,
+        (mine.side, mine.flow), (theirs.side, theirs.flow), match, fixed
     )
     unlike = differing_attributes(target, golden, match)
     args = target.calls.args.copy()
@@ -97,7 +83,7 @@ def pair_frameworks(
         pair,
         match,
         pair_rows(target, golden, pair, match),
-        Between(unlike, (lowered_target.groups, lowered_golden.groups)),
+        Between(unlike, (mine.groups, theirs.groups)),
     )
 
 
