@@ -52,8 +52,7 @@ def results_apart(
     fewer = _fewer(pairing, meetings, unmet, by_place)
     for number, rows in enumerate(results):
         for row in rows[apart[number]].tolist():
-            call = sides[number].tensors.call[row]
-            place = int(sides[number].calls.rank[call]), int(sides[number].calls.step[call])
+            place = _place(sides[number], row)
             if place in by_place[1 - number] and place not in fewer:
                 yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
 
@@ -71,14 +70,16 @@ def _cancelled(side: Side, rows: Ints, error: Floats, limit: Floats) -> Bools:
     return cancelled
 
 
+def _place(side: Side, row: int) -> Place:
+    call = side.tensors.call[row]
+    return int(side.calls.rank[call]), int(side.calls.step[call])
+
+
 def _by_place(side: Side, rows: Ints) -> dict[Place, list[int]]:
     """Rows by rank and step."""
     by_place: dict[Place, list[int]] = {}
     for row in rows.tolist():
-        call = side.tensors.call[row]
-        by_place.setdefault((int(side.calls.rank[call]), int(side.calls.step[call])), []).append(
-            row
-        )
+        by_place.setdefault(_place(side, row), []).append(row)
     return by_place
 
 

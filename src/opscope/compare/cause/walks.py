@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.pair.meetings import WRITTEN, first_read, gradient_rows, normed
+from opscope.compare.pair.crops import WRITTEN
+from opscope.compare.pair.meetings import first_read, gradient_rows, normed
 from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT, NONE, place_of
 from opscope.compare.side.hashes import distinct

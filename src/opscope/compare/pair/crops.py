@@ -20,7 +20,7 @@ from opscope.compare.side.hashes import mixed
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
-    from opscope.arrays import Floats, Ints
+    from opscope.arrays import Bools, Floats, Ints, Words
     from opscope.compare.side.columns import Side
 
 LEAST = Fraction(2, 3)  # of the data: less is a part of a batch
@@ -29,7 +29,8 @@ SPREAD = 4.0  # times by which the squares of what is cut off may be more, or le
 MOST_SHARES = 4
 EXACT = 1e-4  # of the sum of what is cut off, as statistics tell it
 NEIGHBOURS = 4  # tensors of the nearest extremes, to either side, that are looked at
-WRITTEN, NEAR_WRITTEN = 1e4, 1e-2  # an extreme that is a written number tells nothing
+WRITTEN = 1e4  # times which a number that is written down is a whole one
+NEAR_WRITTEN = 1e-2  # of that, where statistics may round it
 
 
 class Cut(NamedTuple):
@@ -75,11 +76,11 @@ def cuts(
     size = side.tensors.size[parts]
     whole_size = size * share.denominator // share.numerator
     fits = (whole_size * share.numerator == size * share.denominator) & (size >= FEWEST)
-    parts, keys = parts[fits], _place(side, parts[fits], whole_size[fits])
+    parts, keys = parts[fits], placed(side, parts[fits], whole_size[fits])
+    theirs = placed(other, wholes, other.tensors.size[wholes])
     best: dict[int, Cut] = {}
     for extreme in ("min", "max"):
         values = getattr(other.tensors, extreme)[wholes]
-        theirs = _place(other, wholes, other.tensors.size[wholes])
         order = np.lexsort((values, theirs))
         first = np.searchsorted(theirs[order], keys)
         end = np.searchsorted(theirs[order], keys, side="right")
@@ -87,7 +88,7 @@ def cuts(
             own = getattr(side.tensors, extreme)[part]
             at = start + int(np.searchsorted(values[order[start:stop]], own))
             beside = wholes[order[max(at - NEIGHBOURS, start) : min(at + NEIGHBOURS, stop)]]
-            if not len(beside) or _written(float(own)):
+            if not len(beside) or written(own):
                 continue
             error = _error(side, part, other, beside, extreme=extreme)
             nearest = int(np.argmin(error))
@@ -97,14 +98,14 @@ def cuts(
     return list(best.values())
 
 
-def _place(side: Side, rows: Ints, size: Ints) -> Ints:
+def placed(side: Side, rows: Ints, sizes: Ints) -> Words:
+    """One number for each rank, step and size of rows that count as of these sizes."""
     calls, owner = side.calls, side.tensors.call[rows]
-    hashes: Ints = mixed(
+    return mixed(
         calls.rank[owner].astype(np.uint64),
         calls.step[owner].astype(np.uint64),
-        size.astype(np.uint64),
-    ).view(np.int64)
-    return hashes
+        sizes.astype(np.uint64),
+    )
 
 
 def _error(side: Side, part: int, other: Side, wholes: Ints, *, extreme: str) -> Floats:
@@ -128,7 +129,9 @@ def _error(side: Side, part: int, other: Side, wholes: Ints, *, extreme: str) ->
     return np.where(held & np.isfinite(error), error, np.inf)
 
 
-def _written(number: float) -> bool:
-    """Whether a number is one that a program may write down, or nothing."""
-    times = number * WRITTEN
-    return not np.isfinite(times) or abs(times - round(times)) <= NEAR_WRITTEN
+def written(numbers: Floats) -> Bools:
+    """Which numbers a program may write down."""
+    with np.errstate(invalid="ignore"):
+        times = numbers * WRITTEN
+        whole: Bools = np.abs(times - np.round(times)) <= NEAR_WRITTEN
+    return whole

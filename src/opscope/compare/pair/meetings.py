@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.pair.crops import cut_tables, cuts, shares
+from opscope.compare.pair.crops import cut_tables, cuts, placed, shares, written
 from opscope.compare.pair.passes import joined
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 NEIGHBOURS = 6  # tensors of the nearest norms, to either side, that are looked at
-WRITTEN = 1e4  # times which a number that is written down is a whole one
-NEAR_WRITTEN = 1e-2  # of that, where statistics may round it
 HUGE = 1e30  # of such a number, as masks are filled with, norm and mean tell nothing else
 CROPPED = 0.125  # of limits, in which an extreme of a part is that of the whole
 AGREEING = 128.0  # roundings that two ways to compute one thing may be apart in statistics
@@ -130,9 +128,12 @@ def _join(
             pairs = [(number, joint.whole, joint.parts[0])]
             pairs += [(1 - number, part, joint.whole) for part in joint.parts]
             for which, row, partner in pairs:
-                at = index_of[which][row]
-                if joint.error < nearest[which][0][at]:
-                    nearest[which][0][at], nearest[which][1][at] = joint.error, partner
+                _take_nearer(nearest[which], index_of[which][row], joint.error, partner)
+
+
+def _take_nearer(nearest: tuple[Floats, Ints], at: int, error: float, partner: int) -> None:
+    if error < nearest[0][at]:
+        nearest[0][at], nearest[1][at] = error, partner
 
 
 def _pad(
@@ -184,9 +185,7 @@ def _crop(
                     (number, cut.part, cut.whole),
                     (1 - number, cut.whole, cut.part),
                 ):
-                    node = at[which][row]
-                    if cut.error < nearest[which][0][node]:
-                        nearest[which][0][node], nearest[which][1][node] = cut.error, met
+                    _take_nearer(nearest[which], int(at[which][row]), cut.error, met)
 
 
 def _unmask(
@@ -286,10 +285,8 @@ def vague(side: Side) -> Bools:
     tensors = side.tensors
     with np.errstate(invalid="ignore"):
         bounded = np.fmax(np.abs(tensors.min), np.abs(tensors.max)) < HUGE
-        times = tensors.max * WRITTEN
-        written = np.abs(times - np.round(times)) <= NEAR_WRITTEN
     filled = (tensors.min == tensors.max) & (tensors.size > 1)
-    few = np.where(filled, written, _of_few(side))
+    few = np.where(filled, written(tensors.max), _of_few(side))
     silent: Bools = ~bounded | ~np.isfinite(tensors.l2norm) | few
     return silent
 
@@ -348,12 +345,7 @@ def _nearest(side: Side, other: Side, mine: Ints, theirs: Ints) -> tuple[Floats,
 
 
 def _place(side: Side, rows: Ints) -> Words:
-    calls, owner = side.calls, side.tensors.call[rows]
-    return mixed(
-        calls.rank[owner].astype(np.uint64),
-        calls.step[owner].astype(np.uint64),
-        side.tensors.size[rows].astype(np.uint64),
-    )
+    return placed(side, rows, side.tensors.size[rows])
 
 
 Names = tuple[tuple[int, ...], tuple[int, ...]]
