@@ -45,9 +45,11 @@ class Original(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         given = x @ self.into + self.bias_into  # golden: order
-        h = torch.zeros(len(x), WIDE)
+        h, states = torch.zeros(len(x), WIDE), list[Tensor]()
         for at in range(LONG):
             h = torch.tanh(given[:, at] + h @ self.again + self.bias_again)  # golden: cell
+            states.append(h)
+        h = torch.stack(states)[-1]  # golden: late
         near, far = h.split(WIDE // 2, dim=-1)
         turned = torch.cat([near - far, far + near], dim=-1)  # golden: turned
         return F.silu(turned) @ self.out  # golden: activation
@@ -65,12 +67,15 @@ class Ported(nn.Module):
             self.again.weight.copy_(old["again"].T)
 
     def forward(self, x: Tensor) -> Tensor:
-        h = torch.zeros(len(x), WIDE)
+        h, states = torch.zeros(len(x), WIDE), list[Tensor]()
         for at in range(LONG):
             read = -h if self.fault == "cell" else h
             now = LONG - 1 - at if self.fault == "order" else at
             given = self.cell(x[:, now])  # target: order
             h = torch.tanh(given + self.again(read))  # target: cell
+            states.append(h)
+        if self.fault == "late":
+            h = torch.stack(states, dim=1).mean(1)  # target: late
         near, far = h[:, : WIDE // 2], h[:, WIDE // 2 :]
         sign = -1 if self.fault == "turned" else 1
         h = torch.cat([near - far, far + sign * near], dim=-1)  # target: turned
@@ -117,7 +122,7 @@ def test_one_bias_for_two_and_two_parts_for_one_batch_accuse_nobody(
     assert not opscope.compare(recorded(program, tmp_path / "run"), golden).document.findings
 
 
-@pytest.mark.parametrize("fault", ["order", "cell", "turned", "activation"])
+@pytest.mark.parametrize("fault", ["order", "cell", "late", "turned", "activation"])
 @pytest.mark.parametrize("program", [ported, accumulated])
 def test_a_fault_is_told_in_the_forward_pass(
     golden: Path, tmp_path: Path, program: Callable[[str], None], fault: str

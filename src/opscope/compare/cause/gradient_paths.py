@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import NONE, place_of
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from opscope.arrays import Bools, Ints, Words
     from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
@@ -38,9 +42,42 @@ def one_sided(
 
     vague: rows of the target of which statistics tell nothing.
     """
+    for rows, words in _rows_on_one_side(pairing, meetings, vague, place):
+        row = _behind_a_layer(pairing, rows)
+        if row != NONE:
+            return _path(pairing, meetings, row, words)
+    return None
+
+
+def branching(
+    pairing: Pairing, meetings: Meetings, vague: Bools, place: tuple[int, int]
+) -> Path | None:
+    """The first such calls that compute with what gradients flow back to on both sides: where one
+    part of a sum of gradients is missing, no call of the backward pass tells which.
+    """
+    side, flow = pairing.target, pairing.flows[0]
+    graded = _contents(pairing, 0, _with_gradients(side), read=True)
+    for rows, words in _rows_on_one_side(pairing, meetings, vague, place):
+        for row in rows.tolist():
+            call = int(side.tensors.call[row])
+            read = [at for at in inputs_of(side, call) if not side.tensors.parameter[at]]
+            if not traits_of(side.operator(call)).idle and np.isin(flow.state[read], graded).any():
+                return _path(pairing, meetings, row, words)
+    return None
+
+
+def _path(pairing: Pairing, meetings: Meetings, row: int, words: str) -> Path:
+    golden = int(pairing.golden.tensors.call[meetings.partner[0][row]])
+    return Path(int(pairing.target.tensors.call[row]), golden, words)
+
+
+def _rows_on_one_side(
+    pairing: Pairing, meetings: Meetings, vague: Bools, place: tuple[int, int]
+) -> Iterator[tuple[Ints, str]]:
+    """The target's rows that meet what has gradients, and have none, or the other way round."""
     target, golden = pairing.target, pairing.golden
     if not any(map(_tell, (target, golden))):
-        return None
+        return
     back = _with_gradients(target), _with_gradients(golden)
     written = _contents(pairing, 0, back[0]), _contents(pairing, 1, back[1])
     touched = (
@@ -58,12 +95,8 @@ def one_sided(
     content = pairing.flows[0].state[rows], pairing.flows[1].state[partner]
     flows = [np.isin(content[number], written[number]) for number in (0, 1)]
     still = [~np.isin(content[number], touched[number]) for number in (0, 1)]
-    for apart, words in ((flows[0] & still[1], MISSES), (still[0] & flows[1], CUTS)):
-        row = _behind_a_layer(pairing, rows[apart])
-        if row != NONE:
-            call = int(golden.tensors.call[meetings.partner[0][row]])
-            return Path(int(tensors.call[row]), call, words)
-    return None
+    yield rows[flows[0] & still[1]], MISSES
+    yield rows[still[0] & flows[1]], CUTS
 
 
 def _tell(side: Side) -> bool:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Calls that read what golden's read and leave another state behind: running statistics, which
-nobody reads before the model is evaluated or saved.
+"""What models leave behind for later: running statistics, which nobody reads before the model is
+evaluated or saved.
 """
 
 from __future__ import annotations
@@ -17,9 +17,49 @@ from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
-    from opscope.arrays import Bools
+    from opscope.arrays import Bools, Ints
+    from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+
+def unlike_before(
+    pairing: Pairing, unmet: tuple[Bools, Bools], dim: tuple[Bools, Bools], place: Place
+) -> tuple[Place, list[int], list[int]] | None:
+    """The first rank and step before a place in which models of both sides leave states behind, of
+    as many elements, that meet nothing on the other, and the first such row of either side.
+
+    unmet, dim: rows that meet nothing, and of which statistics tell nothing, of either side.
+    """
+    sides = pairing.target, pairing.golden
+    rows = [
+        _left_by_models(side, alone & ~no)
+        for side, alone, no in zip(sides, unmet, dim, strict=True)
+    ]
+    places = [
+        list(zip(side.calls.rank[calls].tolist(), side.calls.step[calls].tolist(), strict=True))
+        for side, calls in zip(
+            sides, (sides[0].tensors.call[rows[0]], sides[1].tensors.call[rows[1]]), strict=True
+        )
+    ]
+    sizes = [side.tensors.size[some].tolist() for side, some in zip(sides, rows, strict=True)]
+    known = [list(zip(where, size, strict=True)) for where, size in zip(places, sizes, strict=True)]
+    shared = [one for one in known[0] if one in set(known[1]) and one[0] < place]
+    if not shared:
+        return None
+    first = min(shared, key=lambda one: one[0])
+    mine, theirs = (int(some[keys.index(first)]) for some, keys in zip(rows, known, strict=True))
+    return first[0], [mine], [theirs]
+
+
+def _left_by_models(side: Side, wanted: Bools) -> Ints:
+    """Rows of parameters and buffers that calls of models write in a forward pass."""
+    tensors, calls = side.tensors, side.calls
+    # of models alone: what an optimizer makes of a gradient that is rounding is nobody's fault
+    models = side.which(calls.phase, lambda phase: phase == "forward") & (calls.parent >= 0)
+    rows: Ints = np.flatnonzero(tensors.output & tensors.parameter & wanted & models[tensors.call])
+    return rows
 
 
 class LeftStates:
@@ -42,13 +82,8 @@ class LeftStates:
         operator and the same inputs, and that call.
         """
         side = self._pairing.target
-        tensors, calls = side.tensors, side.calls
-        written = tensors.output & tensors.parameter & self._unmet & ~self._dim
-        # of models alone: what an optimizer makes of a gradient that is rounding is nobody's fault
-        models = side.which(calls.phase, lambda phase: phase == "forward") & (calls.parent >= 0)
-        written &= models[tensors.call]
-        for row in np.flatnonzero(written).tolist():
-            call = int(tensors.call[row])
+        for row in _left_by_models(side, self._unmet & ~self._dim).tolist():
+            call = int(side.tensors.call[row])
             partner = self._partner(call)
             if partner != NONE and self._differs(row, partner):
                 return call, partner

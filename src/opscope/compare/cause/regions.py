@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from itertools import product
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -29,11 +28,12 @@ from opscope.compare.cause.causes import (
 )
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.earlier_steps import EarlierSteps
-from opscope.compare.cause.gradient_paths import one_sided
+from opscope.compare.cause.gradient_paths import branching, one_sided
 from opscope.compare.cause.grown_errors import grown
-from opscope.compare.cause.left_states import LeftStates
+from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.results import results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
+from opscope.compare.cause.start_pairs import StartPairs, one_family
 from opscope.compare.cause.trained_states import BACKWARD, FINER, TrainedStates
 from opscope.compare.cause.turned_parameters import turned_parameter
 from opscope.compare.cause.walks import LEAST, Marks, Walk
@@ -60,7 +60,7 @@ from opscope.compare.pair.meetings import (
 from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.trained_tensors import with_trained_names
-from opscope.operators.catalogue import family, traits_of
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
@@ -70,8 +70,6 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 
-MAX_STARTS = 16
-MAX_READERS = 2  # on either side, of what the other side's start reads
 MAX_NORMS = 8  # that what is apart may have come through unseen
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
 CUT = (
@@ -162,17 +160,12 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
             ARRIVED, mine, theirs, turned, sure=False, words=(TURNED,), region=parting.region
         )
     differing = difference_of(pairing, mine, theirs)
-    alike = _one_family(pairing, mine, theirs)
+    alike = one_family(pairing, mine, theirs)
     computed = COMPUTED if alike and parting.alike else OTHERWISE
     kind = ARGUMENT if alike and differing else computed
     differences = (differing,) if alike and differing else ()
     sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
     return Cause(kind, mine, theirs, sure=sure, words=differences, region=parting.region)
-
-
-def _one_family(pairing: Pairing, mine: int, theirs: int) -> bool:
-    """Whether a call of the target and one of golden are of one operator, however it is spelt."""
-    return family(pairing.target.operator(mine)) == family(pairing.golden.operator(theirs))
 
 
 def _ends(apart: list[Apart], number: int) -> list[int]:
@@ -279,6 +272,8 @@ class Regions:
         if not apart:
             return self._by_left_states()
         place, stage, _ = min(apart, key=lambda entry: entry[:2])
+        if stage == FORWARD and (left := self._left_before(place)):
+            return left
         # What is known to part parts further up than where it is seen.
         self.unmet = self._limited(0, stage), self._limited(1, stage)
         apart.extend(self._results())
@@ -292,6 +287,11 @@ class Regions:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
         parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
         return self._judged_by_growth(self._carried_back(parting)) if parting else None
+
+    def _left_before(self, place: Place) -> Parting | None:
+        """Where models left other states behind, in a step before one whose results are apart."""
+        left = unlike_before(self.pairing, self.unmet, self._vague, place)
+        return self._located(left[0], PARAMETER, left[1:]) if left else None
 
     def _judged_by_growth(self, parting: Parting) -> Parting:
         """A parting, and whether rounding that grew until it is seen is all that there is to it."""
@@ -375,18 +375,20 @@ class Regions:
         alike = [
             call
             for call in starts[1]
-            if any(_one_family(self.pairing, mine, call) for mine in starts[0])
+            if any(one_family(self.pairing, mine, call) for mine in starts[0])
         ]
         starts[1] = alike or starts[1]
         return self._of_starts(place, GRADIENT, walks, starts) if all(starts) else None
 
     def _computes(self, number: int, call: int) -> bool:
-        """Whether a call of a side computes in a forward pass, and the largest of it is apart."""
+        """Whether a call of a side computes in a forward pass, or takes a part of what a model
+        computed, and the largest of it is apart.
+        """
         side, made = self._sides[number], outputs_of(self._sides[number], call)
         forward = side.words.get(int(side.calls.phase[call])) == "forward"
         largest = max(made, key=lambda row: int(side.tensors.size[row]), default=NONE)
-        computes = forward and not traits_of(side.operator(call)).idle
-        return computes and largest != NONE and bool(self.unmet[number][largest])
+        computes = side.calls.parent[call] >= 0 or not traits_of(side.operator(call)).idle
+        return forward and computes and largest != NONE and bool(self.unmet[number][largest])
 
     @cached_property
     def _states(self) -> TrainedStates:
@@ -488,25 +490,26 @@ class Regions:
         self, place: Place, stage: int, walks: list[Walk], starts: list[list[int]]
     ) -> Parting | None:
         """Where two programs part, of all calls at which they may."""
+        pairs = StartPairs(self.pairing, self.meetings, self.unmet, self._vague, self.names)
         if starts[0] and starts[1] and self._misses(walks, starts[0][0]):
             mine, theirs = starts[0][0], min(starts[1])
         else:
-            mine, theirs = self._partners(walks, *starts)
+            mine, theirs = pairs.partners(walks, *starts)
         prepared = [
             walk.preparing(some, start)
             for walk, some, start in zip(walks, starts, (mine, theirs), strict=True)
         ]
         if all(prepared):
-            mine, theirs = self._partners(walks, *prepared)
+            mine, theirs = pairs.partners(walks, *prepared)
         elif any(prepared):
-            mine, theirs = self._prepared_alike(walks, starts) or (mine, theirs)
+            mine, theirs = pairs.prepared_alike(walks, starts) or (mine, theirs)
         built = [
             walk.building(some, start)
             for walk, some, start in zip(walks, starts, (mine, theirs), strict=True)
         ]
         if built[0].keys() & built[1].keys():
             size = min(built[0].keys() & built[1].keys())
-            mine, theirs = self._partners(walks, built[0][size], built[1][size])
+            mine, theirs = pairs.partners(walks, built[0][size], built[1][size])
         swapped = mine >= 0 and theirs >= 0 and crossed(self.pairing, self.meetings, (mine, theirs))
         mine, theirs = swapped or (mine, theirs)
         if mine == NONE and theirs == NONE:
@@ -515,19 +518,21 @@ class Regions:
             walk.head(start) if start >= 0 else set[int]()
             for walk, start in zip(walks, (mine, theirs), strict=True)
         ]
-        read = self._shared_names(*heads)
+        read = pairs.shared_names(*heads)
         both = mine >= 0 and theirs >= 0
-        beyond = not (both and self._comparable(mine, theirs))
+        beyond = not (both and pairs.comparable(mine, theirs))
         regions = [
             walk.region(start, read[number], starts[number], beyond=beyond) if start >= 0 else ()
             for number, (walk, start) in enumerate(zip(walks, (mine, theirs), strict=True))
         ]
-        if both and not self._shared(mine, theirs)[0]:
-            readers = self._readers_of(0, theirs), self._readers_of(1, mine)
+        if both and not pairs.shared(mine, theirs)[0]:
+            readers = pairs.readers_of(0, theirs), pairs.readers_of(1, mine)
             regions = [
                 (region[0], *(call for call in also if call not in region), *region[1:])
                 for region, also in zip(regions, readers, strict=True)
             ]
+        if stage == GRADIENT and both and beyond:
+            regions = self._with_branching(place, regions)
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
             place,
@@ -537,32 +542,18 @@ class Regions:
             row,
             walks[0].last if mine < 0 else mine,
             crossed=bool(swapped),
-            alike=both and self._shared(mine, theirs)[1],
+            alike=both and pairs.shared(mine, theirs)[1],
         )
 
-    def _comparable(self, *starts: int) -> bool:
-        """Whether two starts are of one operator and make as much: what they make tells then that
-        it is not the same.
-        """
-        sizes = [
-            set(side.tensors.size[outputs_of(side, call)].tolist())
-            for side, call in zip(self._sides, starts, strict=True)
-        ]
-        return _one_family(self.pairing, *starts) and sizes[0] == sizes[1]
-
-    def _prepared_alike(self, walks: list[Walk], starts: list[list[int]]) -> tuple[int, int] | None:
-        """Starts of either side that prepare one parameter, of which nothing agrees again, though
-        what they are computed with is not one call on both; None where there are none.
-        """
-        preparing = [
-            [call for call in some if walk.prepares(call)]
-            for walk, some in zip(walks, starts, strict=True)
-        ]
-        for pair in product(*preparing):
-            heads = [walk.head(call) for walk, call in zip(walks, pair, strict=True)]
-            if any(heads[0] & {*names[0]} and heads[1] & {*names[1]} for names in self.names):
-                return pair[0], pair[1]
-        return None
+    def _with_branching(
+        self, place: Place, regions: list[tuple[int, ...]]
+    ) -> list[tuple[int, ...]]:
+        """Regions with the calls behind their starts through which gradients flow on one side."""
+        path = branching(self.pairing, self.meetings, self._vague[0], place)
+        if path is None:
+            return regions
+        calls = path.mine, path.theirs
+        return [(some[0], call, *some[1:]) for some, call in zip(regions, calls, strict=True)]
 
     def _misses(self, walks: list[Walk], start: int) -> bool:
         """Whether what a start was given differs from something: golden is given another of as many
@@ -588,73 +579,3 @@ class Regions:
         marks = Marks(*flags, ~self.unmet[number] | mirrored, self._same[number])
         updating = stage == PARAMETER
         return Walk(self.pairing, number, marks, list(ends), backward=backward, updating=updating)
-
-    def _shared_names(self, mine: set[int], theirs: set[int]) -> tuple[set[int], set[int]]:
-        """Parameters that either side's start reads, by the names of both sides."""
-        read = [
-            names
-            for names in self.names
-            if mine.intersection(names[0]) or theirs.intersection(names[1])
-        ]
-        return (
-            mine.union(*(names[0] for names in read)),
-            theirs.union(*(names[1] for names in read)),
-        )
-
-    def _partners(self, walks: list[Walk], mine: list[int], theirs: list[int]) -> tuple[int, int]:
-        """The starts that belong together: one operator of the same inputs, or two that are given
-        something else from outside, else those with the most weight, of these those that share an
-        input, of these those of which nothing agrees again, the earliest; else the earliest.
-        """
-        if not mine or not theirs:
-            return (mine or [NONE])[0], (theirs or [NONE])[0]
-        ops = [
-            [family(side.operator(call)) for call in calls]
-            for side, calls in zip(self._sides, (mine, theirs), strict=True)
-        ]
-        best: tuple[tuple[int, ...], int, int] | None = None
-        for i, start in enumerate(mine[:MAX_STARTS]):
-            for j, partner in enumerate(theirs[:MAX_STARTS]):
-                shared, whole = self._shared(start, partner)
-                orders = zip(walks[0].order(start), walks[1].order(partner), strict=True)
-                alike = (whole and ops[0][i] == ops[1][j]) or bool(
-                    walks[0].outside(start) & walks[1].outside(partner)
-                )
-                apart, weight, lasting = map(sum, orders)
-                candidate = (alike, apart, weight, shared, lasting, -i - j), start, partner
-                best = candidate if best is None or candidate[0] > best[0] else best
-        return (best[1], best[2]) if best is not None and best[0][3] else (mine[0], theirs[0])
-
-    def _readers_of(self, number: int, start: int) -> list[int]:
-        """The first calls of a side that compute with what the other side's start reads."""
-        side, flow = self._sides[number], self.pairing.flows[number]
-        met = [
-            int(self.meetings.partner[1 - number][row])
-            for row in inputs_of(self._sides[1 - number], start)
-            if not self.unmet[1 - number][row] and not self._vague[1 - number][row]
-        ]
-        states = flow.state[[row for row in met if row >= 0]]
-        rows = np.flatnonzero(np.isin(flow.state, states) & ~side.tensors.output)
-        calls = [
-            call
-            for call in dict.fromkeys(side.tensors.call[rows].tolist())
-            if side.calls.leaf[call] and not traits_of(side.operator(call)).idle
-        ]
-        return calls[:MAX_READERS]
-
-    def _shared(self, mine: int, theirs: int) -> tuple[bool, bool]:
-        """Whether a call of golden reads partners of what one of the target reads, or a part of
-        them, and nothing else.
-        """
-        flows = self.pairing.flows
-        read = [inputs_of(self._sides[0], mine), inputs_of(self._sides[1], theirs)]
-        wholes = [
-            {*rows, *flow.source_row[rows].tolist()} - {NONE}
-            for flow, rows in zip(flows, read, strict=True)
-        ]
-        met = np.where(self.unmet[0], NONE, self.meetings.partner[0])
-        state = flows[1].state
-        partners = {int(state[met[row]]) if met[row] >= 0 else NONE for row in read[0]}
-        whole = {int(state[met[row]]) for row in wholes[0] if met[row] >= 0}
-        shared = bool(whole & set(state[[*wholes[1]]].tolist()))
-        return shared, partners == set(state[read[1]].tolist())
