@@ -80,3 +80,35 @@ def test_what_leaps_apart_before_it_grows_is_told(golden: Path, tmp_path: Path) 
     finding = opscope.compare(run, golden).document.findings[0]
     assert marked_line(__file__, "# target: turn") in told_lines(finding, "target")
     assert marked_line(__file__, "# golden: turn") in told_lines(finding, "golden")
+
+
+class Shares(nn.Module):
+    """Weighs two inputs by what of two weights is positive, which is one of them."""
+
+    def __init__(self, *, ported: bool) -> None:
+        super().__init__()
+        self.weights, self.ported = nn.Parameter(torch.tensor([0.8, -0.3])), ported
+
+    def forward(self, x: Tensor) -> Tensor:
+        edge = torch.relu(self.weights)
+        if self.ported:
+            edge = edge * (1 / (edge.sum() + 1e-4))
+            return torch.einsum("k,kbd->bd", edge, torch.stack([x, x.sin()])).square().mean()
+        edge = edge / (edge.sum() + 1e-4)
+        return (edge[0] * x + edge[1] * x.sin()).pow(2).mean()
+
+
+def shares(fault: str) -> None:
+    model = Shares(ported=bool(fault))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        model(begun()[1]).backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def test_what_is_left_of_a_gradient_behind_a_mask_is_as_far_apart_as_what_was_masked(
+    tmp_path: Path,
+) -> None:
+    target = recorded(shares, tmp_path / "target", "ported")
+    assert not opscope.compare(target, recorded(shares, tmp_path / "golden")).document.findings

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Floats
@@ -35,5 +36,19 @@ def _grown(side: Side, call: int, apart: tuple[Floats, Floats], unmet: Bools) ->
     if not made or any(unmet[row] for row in read):
         return False
     finest = min(limit[row] for row in made)
-    before = max((error[row] for row in read if error[row] <= limit[row] <= finest), default=0.0)
-    return bool(max(error[row] for row in made) < STEEPEST * before)
+    reach = _reach(side, [*read, *made])
+    before = [(error[row], reach[row]) for row in read if error[row] <= limit[row] <= finest]
+    most = max((relative for relative, _ in before), default=0.0)
+    if max(error[row] for row in made) < STEEPEST * most:
+        return True
+    # Of numbers that are only handed on, without the largest, the rest is as far apart as it was.
+    handed = traits_of(side.operator(call))
+    absolute = max((relative * largest for relative, largest in before), default=0.0)
+    kept = all(error[row] * reach[row] < absolute for row in made)
+    return bool(kept and (handed.masks or handed.moves))
+
+
+def _reach(side: Side, rows: list[int]) -> dict[int, float]:
+    """The largest magnitude of each row."""
+    tensors = side.tensors
+    return {row: max(abs(float(tensors.min[row])), abs(float(tensors.max[row]))) for row in rows}
