@@ -111,7 +111,9 @@ def _compared(
     causes = without_library_draws(pairing, search.run())
     causes = without_batch(pairing, sure_of_levels(pairing, causes))
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
-    pairing, causes = across_degrees(*judged(pairing, causes, values=chosen.values))
+    pairing, causes = across_degrees(
+        *judged(pairing, causes, measures.exceeds, values=chosen.values)
+    )
     causes = with_graphs(pairing, causes)
     report(_SEARCHED)
     pairing = msgspec.structs.replace(

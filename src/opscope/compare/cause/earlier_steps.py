@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a step left behind for a later one: an optimizer's state, or parameters that it updated.
 
-Parameters that are known on both sides are left out: they are judged where each step ends, and what
-is let them there may be what an optimizer makes of gradients that are rounding alone.
+Parameters that are judged where each step ends are left out: what is let them there may be what an
+optimizer makes of gradients that are rounding alone.
 """
 
 from __future__ import annotations

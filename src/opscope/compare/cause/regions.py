@@ -31,6 +31,7 @@ from opscope.compare.cause.earlier_steps import EarlierSteps
 from opscope.compare.cause.gradient_paths import branching, one_sided
 from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
+from opscope.compare.cause.read_out import read_out_apart
 from opscope.compare.cause.results import results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.start_pairs import StartPairs, one_family
@@ -96,14 +97,17 @@ class Parting(msgspec.Struct, frozen=True):
     grown: bool = False  # whether the starts only make more of a difference that was there
 
 
-def judged(pairing: Pairing, causes: list[Cause], *, values: bool) -> tuple[Pairing, list[Cause]]:
+def judged(
+    pairing: Pairing, causes: list[Cause], exceeds: Bools, *, values: bool
+) -> tuple[Pairing, list[Cause]]:
     """The causes of a pairing of two programs that are written differently: nothing where all that
-    matters agrees, else one; what was found call by call where they are written alike. values:
-    whether those that are kept may be read.
+    matters agrees, else one; what was found call by call where they are written alike. exceeds:
+    calls of the target that make more of a difference than their operators may; values: whether
+    those that are kept may be read.
     """
     if not written_otherwise(pairing):
         return pairing, causes
-    regions = Regions(in_common_steps(_with_trained_names(pairing)))
+    regions = Regions(in_common_steps(_with_trained_names(pairing)), exceeds)
     if not regions.begun_alike():
         return pairing, causes
     pairing = msgspec.structs.replace(pairing, by_regions=True)
@@ -189,8 +193,8 @@ def _equal_inputs(pairing: Pairing, mine: int, theirs: int) -> bool:
 class Regions:
     """Two programs' meetings, what matters in them, and where they part."""
 
-    def __init__(self, pairing: Pairing) -> None:
-        self.pairing = pairing
+    def __init__(self, pairing: Pairing, exceeds: Bools) -> None:
+        self.pairing, self._exceeds = pairing, exceeds
         self._sides = (pairing.target, pairing.golden)
         self.meetings: Meetings = meet(pairing, self._leaf)
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
@@ -270,7 +274,7 @@ class Regions:
         """The same, where nothing is known of the order of elements."""
         apart = [*self._results(), *self._states.apart()]
         if not apart:
-            return self._by_left_states()
+            return self._by_left_states() or self._by_read_out()
         place, stage, _ = min(apart, key=lambda entry: entry[:2])
         if stage == FORWARD and (left := self._left_before(place)):
             return left
@@ -286,7 +290,7 @@ class Regions:
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
         parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
-        return self._judged_by_growth(self._carried_back(parting)) if parting else None
+        return self._judged_by_growth(self._carried_back(parting, self.names)) if parting else None
 
     def _left_before(self, place: Place) -> Parting | None:
         """Where models left other states behind, in a step before one whose results are apart."""
@@ -299,13 +303,22 @@ class Regions:
             return parting
         mine, theirs = (unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True))
         grew = grown(self._sides, parting.start, self.meetings, (mine, theirs))
-        return msgspec.structs.replace(parting, grown=grew)
+        return msgspec.structs.replace(parting, grown=grew or self._explained(parting))
 
-    def _carried_back(self, parting: Parting) -> Parting:
-        """Where a step came to leave behind what differs, if that is all that the calls read by
-        which two programs part.
+    def _explained(self, parting: Parting) -> bool:
+        """Whether the two begin to part at one operator of one input, called alike, that may make
+        as much of roundings: the gradient of a softmax that is next to nothing.
         """
-        steps = EarlierSteps(self.pairing, self.names)
+        mine, theirs = parting.start
+        partners = int(self.pairing.match.target[mine]) == theirs
+        alike = parting.alike and partners and one_family(self.pairing, mine, theirs)
+        return alike and not self._exceeds[mine] and not difference_of(self.pairing, mine, theirs)
+
+    def _carried_back(self, parting: Parting, judged: list[Names]) -> Parting:
+        """Where a step came to leave behind what differs, if that is all that the calls read by
+        which two programs part. judged: parameters that are judged where each step ends.
+        """
+        steps = EarlierSteps(self.pairing, judged)
         while True:
             apart = [unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True)]
             left = steps.left(parting.start, apart)
@@ -322,6 +335,12 @@ class Regions:
         calls = self.pairing.target.calls
         place = int(calls.rank[left[0]]), int(calls.step[left[0]])
         return Parting(place, PARAMETER, left, ((left[0],), (left[1],)), alike=True)
+
+    def _by_read_out(self) -> Parting | None:
+        """Where all that training shows agrees: a number that both read out and is not the same."""
+        apart = read_out_apart(self.pairing, self.meetings, self.unmet)
+        parting = self._located(*apart) if apart else None
+        return self._carried_back(parting, []) if parting else None
 
     def _before_results(self, apart: list[Apart]) -> list[Apart]:
         """What of a step comes before any result that is apart, all of it where nothing does: an

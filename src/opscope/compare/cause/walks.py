@@ -95,11 +95,19 @@ class Walk:
 
     def _loaded(self, row: int, producer: int) -> bool:
         """Whether a row is of a parameter as it was when a model first read it, not as the call
-        that did so left it.
+        that did so left it, or an update: an average of weights is first read when it is evaluated.
         """
         tensors = self._side.tensors
         first = self._read_first.get(int(tensors.named[row])) if tensors.parameter[row] else None
-        return first is not None and producer < tensors.call[first]
+        trained = self._updating and producer > self._first_backward
+        return first is not None and producer < tensors.call[first] and not trained
+
+    @cached_property
+    def _first_backward(self) -> int:
+        """The first call of a backward pass."""
+        side = self._side
+        backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+        return int(np.argmax(backward)) if backward.any() else len(backward)
 
     def _merged(self, producer: int) -> bool:
         """Whether what was loaded into a parameter is computed of what the other side has, too: one
