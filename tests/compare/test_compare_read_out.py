@@ -105,3 +105,40 @@ def test_an_average_of_the_weights_is_told_where_it_is_taken(golden: Path, tmp_p
     finding = opscope.compare(target, golden).document.findings[0]
     assert marked_line(__file__, "# target: average") in told_lines(finding, "target")
     assert marked_line(__file__, "# golden: average") in told_lines(finding, "golden")
+
+
+def evaluated_at_the_end(fault: str) -> None:
+    """Trained by an optimizer, or by hand, which counts no step; evaluated when that is over."""
+    model = Original()
+    average = copy.deepcopy(model)
+    by_hand = fault != "by an optimizer"
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches():
+        model.zero_grad()
+        F.mse_loss(model(x), y).backward()  # type: ignore[no-untyped-call]
+        share = DECAY if fault == "average" else 1 - DECAY
+        with torch.no_grad():
+            if by_hand:
+                for weight in model.parameters():
+                    weight.sub_(0.1 * weight.grad)
+            else:
+                optimizer.step()
+            for old, new in zip(average.parameters(), model.parameters(), strict=True):
+                old.copy_((1 - share) * old + share * new)  # end: average
+    average.eval()
+    with torch.no_grad():
+        average(batches()[0][0])
+
+
+@pytest.mark.parametrize("fault", ["", "average"])
+def test_an_evaluation_behind_the_last_step_is_compared_whoever_counts_steps(
+    tmp_path: Path, fault: str
+) -> None:
+    golden = recorded(evaluated_at_the_end, tmp_path / "golden", "by an optimizer")
+    target = recorded(evaluated_at_the_end, tmp_path / "run", fault)
+    document = opscope.compare(target, golden).document
+    assert not any("has no step" in warning for warning in document.summary["warnings"])
+    assert document.verdict == ("found" if fault else "clean")
+    for finding in document.findings:
+        assert marked_line(__file__, "# end: average") in told_lines(finding, "target")
+        assert marked_line(__file__, "# end: average") in told_lines(finding, "golden")

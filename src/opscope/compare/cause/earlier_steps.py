@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.call_rows import handed_on, inputs_of
+from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of
 from opscope.compare.side.columns import NONE
 
 if TYPE_CHECKING:
@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 
 class EarlierSteps:
-    """The updates of two programs: their calls after the first gradients of each step."""
+    """The updates of two programs: their calls after the first gradients of each step, those of a
+    step without any, which only evaluates, and what writes to parameters before them.
+    """
 
     def __init__(self, pairing: Pairing, names: list[Names]) -> None:
         self._sides = pairing.target, pairing.golden
@@ -49,8 +51,12 @@ class EarlierSteps:
         return (int(calls.rank[last]), int(calls.step[last])), (mine, theirs)
 
     def _updates(self, number: int, call: int) -> bool:
-        step = int(self._sides[number].calls.step[call])
-        return call >= 0 and call >= self._first[number].get(step, call + 1)
+        side, first = self._sides[number], self._first[number]
+        trains = min(first.values(), default=call + 1)
+        if call < trains:
+            return False
+        written = side.tensors.parameter[outputs_of(side, call)].any()
+        return bool(written) or call >= first.get(int(side.calls.step[call]), trains)
 
     def _left(self, number: int, start: int, apart: Bools) -> list[int]:
         side = self._sides[number]
@@ -60,7 +66,8 @@ class EarlierSteps:
         for row in made:
             call = int(side.tensors.call[row]) if row >= 0 else NONE
             judged = call >= 0 and int(side.tensors.named[row]) in self._known[number]
-            if judged or not self._updates(number, call) or steps[call] >= steps[start]:
+            last = int(steps[start]) - (int(steps[start]) in self._first[number])
+            if judged or not self._updates(number, call) or steps[call] > last:
                 return []
         return sorted(made)
 

@@ -47,7 +47,7 @@ from opscope.compare.cause.what_matters import (
 )
 from opscope.compare.cause.written_otherwise import cut_otherwise, written_otherwise
 from opscope.compare.pair.arguments import difference_of
-from opscope.compare.pair.common_steps import in_common_steps
+from opscope.compare.pair.common_steps import in_common_steps, same_steps
 from opscope.compare.pair.meetings import (
     Meetings,
     first_read,
@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 
+LEAP = 16.0  # limits that roundings do not pass, though an operator makes much of them
 MAX_NORMS = 8  # that what is apart may have come through unseen
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
 CUT = (
@@ -107,10 +108,11 @@ def judged(
     """
     if not written_otherwise(pairing):
         return pairing, causes
-    regions = Regions(in_common_steps(_with_trained_names(pairing)), exceeds)
+    common = in_common_steps(_with_trained_names(pairing))
+    regions = Regions(common, exceeds)
     if not regions.begun_alike():
         return pairing, causes
-    pairing = msgspec.structs.replace(pairing, by_regions=True)
+    pairing = msgspec.structs.replace(pairing, by_regions=True, recounted=same_steps(common))
     parting = regions.parting(values=values)
     if parting is None:
         return pairing, []
@@ -170,6 +172,11 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
     differences = (differing,) if alike and differing else ()
     sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
     return Cause(kind, mine, theirs, sure=sure, words=differences, region=parting.region)
+
+
+def _with_calls(regions: list[tuple[int, ...]], calls: tuple[int, int]) -> list[tuple[int, ...]]:
+    """Regions with a call more of either side, behind their starts."""
+    return [(some[0], call, *some[1:]) for some, call in zip(regions, calls, strict=True)]
 
 
 def _ends(apart: list[Apart], number: int) -> list[int]:
@@ -278,10 +285,20 @@ class Regions:
         place, stage, _ = min(apart, key=lambda entry: entry[:2])
         if stage == FORWARD and (left := self._left_before(place)):
             return left
-        # What is known to part parts further up than where it is seen.
+        # What is known to part parts further up than where it is seen; by the finer limits
+        # rounding may part, too.
+        seen, whole = apart, self.unmet
         self.unmet = self._limited(0, stage), self._limited(1, stage)
-        apart.extend(self._results())
-        apart.extend(entry for entry in self._states.apart(FINER) if entry[0] < place)
+        finer = [entry for entry in self._states.apart(FINER) if entry[0] < place]
+        parting = self._earliest([*seen, *self._results(), *finer])
+        if parting is not None and parting.grown:
+            self.unmet = whole
+            again = self._earliest(seen)
+            parting = again if again and self._leaps(0, again.start[0]) else parting
+        return parting
+
+    def _earliest(self, apart: list[Apart]) -> Parting | None:
+        """Where the first of what is apart begins to be so, and whether rounding explains that."""
         place = min(entry[0] for entry in apart)
         chosen = self._before_results([entry for entry in apart if entry[0] == place])
         stage = min(entry[1] for entry in chosen)
@@ -310,9 +327,19 @@ class Regions:
         as much of roundings: the gradient of a softmax that is next to nothing.
         """
         mine, theirs = parting.start
-        partners = int(self.pairing.match.target[mine]) == theirs
-        alike = parting.alike and partners and one_family(self.pairing, mine, theirs)
-        return alike and not self._exceeds[mine] and not difference_of(self.pairing, mine, theirs)
+        return (
+            bool(parting.alike and not self._leaps(0, mine) and not self._exceeds[mine])
+            and int(self.pairing.match.target[mine]) == theirs
+            and one_family(self.pairing, mine, theirs)
+            and not difference_of(self.pairing, mine, theirs)
+        )
+
+    def _leaps(self, number: int, call: int) -> bool:
+        """Whether what a call makes is further apart than roundings may come to anywhere."""
+        made = outputs_of(self._sides[number], call) if call >= 0 else []
+        apart = [row for row in made if self.unmet[number][row] and not self._vague[number][row]]
+        error, limit = self.meetings.error[number][apart], self.meetings.limit[number][apart]
+        return not apart or bool((error > LEAP * limit).any())
 
     def _carried_back(self, parting: Parting, judged: list[Names]) -> Parting:
         """Where a step came to leave behind what differs, if that is all that the calls read by
@@ -529,8 +556,6 @@ class Regions:
         if built[0].keys() & built[1].keys():
             size = min(built[0].keys() & built[1].keys())
             mine, theirs = pairs.partners(walks, built[0][size], built[1][size])
-        swapped = mine >= 0 and theirs >= 0 and crossed(self.pairing, self.meetings, (mine, theirs))
-        mine, theirs = swapped or (mine, theirs)
         if mine == NONE and theirs == NONE:
             return None
         heads = [
@@ -550,8 +575,13 @@ class Regions:
                 (region[0], *(call for call in also if call not in region), *region[1:])
                 for region, also in zip(regions, readers, strict=True)
             ]
+        products = both and crossed(self.pairing, self.meetings, (mine, theirs))
+        if products and products != (mine, theirs):
+            # either the fault, or written for a result that is turned: nothing tells here
+            regions = _with_calls(regions, products)
         if stage == GRADIENT and both and beyond:
-            regions = self._with_branching(place, regions)
+            path = branching(self.pairing, self.meetings, self._vague[0], place)
+            regions = _with_calls(regions, (path.mine, path.theirs)) if path else regions
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
             place,
@@ -560,19 +590,9 @@ class Regions:
             (regions[0], regions[1]),
             row,
             walks[0].last if mine < 0 else mine,
-            crossed=bool(swapped),
+            crossed=products == (mine, theirs),
             alike=both and pairs.shared(mine, theirs)[1],
         )
-
-    def _with_branching(
-        self, place: Place, regions: list[tuple[int, ...]]
-    ) -> list[tuple[int, ...]]:
-        """Regions with the calls behind their starts through which gradients flow on one side."""
-        path = branching(self.pairing, self.meetings, self._vague[0], place)
-        if path is None:
-            return regions
-        calls = path.mine, path.theirs
-        return [(some[0], call, *some[1:]) for some, call in zip(regions, calls, strict=True)]
 
     def _misses(self, walks: list[Walk], start: int) -> bool:
         """Whether what a start was given differs from something: golden is given another of as many

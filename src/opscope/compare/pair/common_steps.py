@@ -22,18 +22,31 @@ if TYPE_CHECKING:
 
 def in_common_steps(pairing: Pairing) -> Pairing:
     """The pairing as it is where the two train in the same steps, or not at all and each in models.
-    Else with a step for each update of the parameters, and with all in one step where these are not
-    as many on both sides.
+    Else, and where one alone has other steps (an evaluation behind an optimizer's last step),
+    with a step for each update of the parameters, and with all in one step where these are not as
+    many on both sides.
     """
     sides = pairing.target, pairing.golden
     trained = _trained_steps(sides[0]), _trained_steps(sides[1])
     shown = any(trained) or all((side.calls.level == MODULE).any() for side in sides)
-    if trained[0] == trained[1] and shown:
+    alike = trained[0] == trained[1] and shown
+    if alike and same_steps(pairing):
         return pairing
     counted = [_counted(side, _by_updates(side)) for side in sides]
+    recounted = msgspec.structs.replace(pairing, target=counted[0], golden=counted[1])
+    if alike:
+        return recounted if same_steps(recounted) else pairing
     if not shown or _trained_steps(counted[0]) != _trained_steps(counted[1]):
         counted = [_counted(side, np.zeros_like(side.calls.step)) for side in sides]
     return msgspec.structs.replace(pairing, target=counted[0], golden=counted[1])
+
+
+def same_steps(pairing: Pairing) -> bool:
+    """Whether both sides have calls in the same steps."""
+    mine, theirs = (
+        set(side.calls.step[side.calls.leaf].tolist()) for side in (pairing.target, pairing.golden)
+    )
+    return mine == theirs
 
 
 def _trained_steps(side: Side) -> set[int]:

@@ -26,7 +26,8 @@ class Pairing(msgspec.Struct, frozen=True):
 
     between is there where the runs come from different frameworks. dead: calls of either side that
     reach nothing (cause.unused_initialisation). by_regions: the two are written differently and
-    were judged by what matters in them (cause.regions); grown: that is apart by rounding which grew
+    were judged by what matters in them (cause.regions); recounted: in steps that both have
+    (pair.common_steps); grown: that is apart by rounding which grew
     until it is seen. by_wholes: so were two of other
     degrees, by logical tensors (cause.degrees); until: what is no fault of these, and behind which
     nothing was compared.
@@ -40,6 +41,7 @@ class Pairing(msgspec.Struct, frozen=True):
     between: Between | None = None
     dead: tuple[frozenset[int], frozenset[int]] = (frozenset(), frozenset())
     by_regions: bool = False
+    recounted: bool = False
     grown: bool = False
     by_wholes: bool = False
     until: str | None = None

@@ -149,8 +149,8 @@ def _counted_otherwise(pairing: Pairing, lacking: str, steps: set[int]) -> bool:
     """Whether steps that one side of two programs lacks are none of its own: the other trains in
     none of them, or the two count steps otherwise, as one without modules is.
     """
-    if not pairing.by_regions:
-        return False
+    if not pairing.by_regions or pairing.recounted:
+        return pairing.recounted
     sides = pairing.golden, pairing.target
     side, partner = sides if lacking == "target" else sides[::-1]
     here = np.isin(side.calls.step, list(steps))
