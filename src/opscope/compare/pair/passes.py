@@ -122,11 +122,12 @@ def _matched(side: Side, rows: Ints, other: Side, windows: Ints, limit: float) -
     norms = np.sqrt((parts.l2norm[windows] ** 2).sum(1))
     windows = windows[np.argsort(norms, kind="stable")]
     norms = np.sort(norms, kind="stable")
-    for row in rows.tolist():
-        norm = float(whole.l2norm[row])
-        near = slice(*np.searchsorted(norms, [norm * (1 - limit), norm * (1 + limit)]).tolist())
+    wanted = whole.l2norm[rows]
+    lows, highs = (np.searchsorted(norms, wanted * (1 + by)) for by in (-limit, limit))
+    for at in np.flatnonzero(lows < highs).tolist():
+        row, near = int(rows[at]), slice(int(lows[at]), int(highs[at]))
         held = sketch(side, [row])
         errors = [sketch(other, window).error(held) for window in windows[near].tolist()]
-        best = min(range(len(errors)), key=errors.__getitem__, default=None)
-        if best is not None and errors[best] <= limit:
+        best = min(range(len(errors)), key=errors.__getitem__)
+        if errors[best] <= limit:
             yield Joined(row, tuple(windows[near][best].tolist()), errors[best])

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.pair.sketches import Sketch, sketch
+from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import MODULE, NONE
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.records import tensor_records
@@ -232,15 +233,11 @@ class Wholes:
 
     def outputs(self, call: int) -> list[int]:
         """Rows of what a call writes."""
-        return [row for row in self._rows(call) if self.side.tensors.output[row]]
+        return outputs_of(self.side, call)
 
     def inputs(self, call: int) -> list[int]:
         """Rows of what a call reads."""
-        return [row for row in self._rows(call) if not self.side.tensors.output[row]]
-
-    def _rows(self, call: int) -> range:
-        first, last = np.searchsorted(self.side.tensors.call, [call, call + 1]).tolist()
-        return range(first, last)
+        return inputs_of(self.side, call)
 
     # -- parameters --------------------------------------------------------------------------------
 

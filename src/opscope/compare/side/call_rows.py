@@ -5,8 +5,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
 
@@ -16,8 +14,9 @@ if TYPE_CHECKING:
 
 def rows_of(side: Side, call: int) -> range:
     """All rows of a call."""
-    first, last = np.searchsorted(side.tensors.call, [call, call + 1]).tolist()
-    return range(first, last)
+    begins = side.tensors.begins
+    known = 0 <= call < len(begins) - 1
+    return range(int(begins[call]), int(begins[call + 1])) if known else range(0)
 
 
 def inputs_of(side: Side, call: int) -> list[int]:

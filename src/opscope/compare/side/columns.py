@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -78,7 +78,7 @@ class Calls(msgspec.Struct, frozen=True):
         return len(self.key)
 
 
-class Tensors(msgspec.Struct, frozen=True):
+class Tensors(msgspec.Struct, frozen=True, dict=True):
     """Table tensors in the order of calls; call is the row of Calls. Numbers that are null are NaN,
     or -1 where they count.
 
@@ -115,6 +115,13 @@ class Tensors(msgspec.Struct, frozen=True):
 
     def __len__(self) -> int:
         return len(self.row)
+
+    @cached_property
+    def begins(self) -> Ints:
+        """The first row of each call, and behind the last one the number of rows."""
+        calls = int(self.call[-1]) + 1 if len(self.call) else 0
+        begins: Ints = np.searchsorted(self.call, np.arange(calls + 1))
+        return begins
 
 
 class Side(msgspec.Struct, frozen=True):
