@@ -289,13 +289,21 @@ class Regions:
         # rounding may part, too.
         seen, whole = apart, self.unmet
         self.unmet = self._limited(0, stage), self._limited(1, stage)
-        finer = [entry for entry in self._states.apart(FINER) if entry[0] < place]
+        finer = self._lasting(self._states.apart(FINER), place)
         parting = self._earliest([*seen, *self._results(), *finer])
         if parting is not None and parting.grown:
             self.unmet = whole
             again = self._earliest(seen)
             parting = again if again and self._leaps(0, again.start[0]) else parting
         return parting
+
+    def _lasting(self, finer: Iterable[Apart], place: Place) -> list[Apart]:
+        """What is apart by the finer limits before a place, if something still is in the last step
+        that trains: what agrees again there is no reason for what parts later.
+        """
+        earlier = [entry for entry in finer if entry[0] < place]
+        trained = [known for known in self._states.places if known < place]
+        return earlier if any(entry[0] == trained[-1] for entry in earlier) else []
 
     def _earliest(self, apart: list[Apart]) -> Parting | None:
         """Where the first of what is apart begins to be so, and whether rounding explains that."""

@@ -10,7 +10,7 @@ import numpy as np
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of
-from opscope.compare.side.columns import MODULE
+from opscope.compare.side.columns import MODULE, NONE
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
@@ -27,10 +27,12 @@ if TYPE_CHECKING:
 def results_apart(
     pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools], dim: tuple[Bools, Bools]
 ) -> Iterator[Apart]:
-    """Losses, and what the outermost modules hand out, that meet nothing on the other side; where
-    that has none, as without an evaluation at the end, or fewer, which all are among them, nothing
-    is missed. Where a side shows none at all, what the two come to has to be apart on both; where
-    neither does, by more than rounding of what it is made of.
+    """Losses, and what the outermost modules hand out, that meet nothing on the other side.
+
+    Where that has none, as without an evaluation at the end, or fewer, which all are among them,
+    nothing is missed; of two that train only what the other has with as many elements is. Where a
+    side shows none at all, what the two come to has to be apart on both; where neither does, by
+    more than rounding of what it is made of.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     results = [endings(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
@@ -50,11 +52,25 @@ def results_apart(
         return
     by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
     fewer = _fewer(pairing, meetings, unmet, by_place)
+    trains = all(map(_trains, sides))
     for number, rows in enumerate(results):
         for row in rows[apart[number]].tolist():
             place = _place(sides[number], row)
-            if place in by_place[1 - number] and place not in fewer:
+            others = by_place[1 - number].get(place, [])
+            if others and place not in fewer and (not trains or _fits(sides, number, row, others)):
                 yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
+
+
+def _trains(side: Side) -> bool:
+    return bool(side.which(side.calls.phase, lambda phase: phase == "backward").any())
+
+
+def _fits(sides: tuple[Side, Side], number: int, row: int, others: list[int]) -> bool:
+    """Whether one of the other side's results has as many elements as a row: an evaluation may be
+    cut otherwise, which training would show.
+    """
+    size = sides[number].tensors.size[row]
+    return bool((sides[1 - number].tensors.size[others] == size).any())
 
 
 def _cancelled(side: Side, rows: Ints, error: Floats, limit: Floats) -> Bools:
@@ -118,7 +134,10 @@ def endings(side: Side, source: Ints) -> Ints:
         & (tensors.size == 1)
     )
     ends = [source[read]]
-    trained = np.isin(place, place[backward])
+    known, at = np.unique(place, return_inverse=True)
+    last = np.full(len(known), NONE)
+    np.maximum.at(last, at[backward], backward)
+    trained = np.arange(len(calls)) < last[at]  # what comes behind is an evaluation
     outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
     if len(outermost):
         extent = np.diff(np.r_[outermost, len(calls)])

@@ -46,6 +46,12 @@ class TrainedStates:
         return tuple(map(last_states, self._sides))
 
     @cached_property
+    def places(self) -> list[Place]:
+        """The places at which both sides have them, in order."""
+        mine, theirs = ({place for place, _, _ in last} for last in self.last)
+        return sorted(mine & theirs)
+
+    @cached_property
     def clipped_alone(self) -> list[Words]:
         """Names of parameters of either side of which one side alone holds clipped gradients."""
         held = [{name for _, stage, name in last if stage == CLIPPED} for last in self.last]
@@ -63,8 +69,7 @@ class TrainedStates:
         """Gradients and parameters that are not what those of the same parameters are on the other
         side, by so much of their limits.
         """
-        places = {place for place, _, _ in self.last[0]} & {place for place, _, _ in self.last[1]}
-        for place in sorted(places):
+        for place in self.places:
             nothing: set[Names] = set()  # of which the gradient is rounding alone
             for stage in (GRADIENT, CLIPPED, PARAMETER):
                 held = [

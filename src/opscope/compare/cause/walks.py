@@ -550,12 +550,18 @@ class Walk:
         return tuple(dict.fromkeys(region[:MAX_REGION]))
 
     def _beside(self, start: int) -> list[int]:
-        """What begins the walk beside a start: the first that reads this reads that, too."""
+        """What begins the walk beside a start, or is nothing that anybody can tell: the first that
+        reads this reads that, too.
+        """
         readers = (call for call, above in self._above.items() if start in above)
         beside = self._above.get(min(readers, default=NONE), set[int]())
         lasting, healed = self._first
-        first = sorted([*lasting, *healed])
-        return [call for call in first if call in beside and call != start]
+        first = {*lasting, *healed}
+        return [
+            call
+            for call in sorted(beside)
+            if call != start and (call in first or call not in self._bright)
+        ]
 
     def _is_twin(self, start: int, other: int) -> bool:
         calls = self._side.calls

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def in_common_steps(pairing: Pairing) -> Pairing:
     """The pairing as it is where the two train in the same steps, or not at all and each in models.
     Else, and where one alone has other steps (an evaluation behind an optimizer's last step),
-    with a step for each update of the parameters, and with all in one step where these are not as
-    many on both sides.
+    with a step for each update of the parameters, or without steps behind the last that trains; and
+    with all in one step where the two do not train in as many.
     """
     sides = pairing.target, pairing.golden
     trained = _trained_steps(sides[0]), _trained_steps(sides[1])
@@ -35,7 +35,9 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     counted = [_counted(side, _by_updates(side)) for side in sides]
     recounted = msgspec.structs.replace(pairing, target=counted[0], golden=counted[1])
     if alike:
-        return recounted if same_steps(recounted) else pairing
+        behind = [_counted(side, _without_steps_behind(side)) for side in sides]
+        folded = msgspec.structs.replace(pairing, target=behind[0], golden=behind[1])
+        return next(filter(same_steps, (recounted, folded)), pairing)
     if not shown or _trained_steps(counted[0]) != _trained_steps(counted[1]):
         counted = [_counted(side, np.zeros_like(side.calls.step)) for side in sides]
     return msgspec.structs.replace(pairing, target=counted[0], golden=counted[1])
@@ -57,6 +59,14 @@ def _trained_steps(side: Side) -> set[int]:
 def _counted(side: Side, steps: Ints) -> Side:
     calls = msgspec.structs.replace(side.calls, step=steps.astype(side.calls.step.dtype))
     return msgspec.structs.replace(side, calls=calls)
+
+
+def _without_steps_behind(side: Side) -> Ints:
+    """For each call its step, or the last one that trains where it is behind that: what an
+    evaluation computes is in the last step of a program whose updates show no recorder a step.
+    """
+    steps: Ints = np.minimum(side.calls.step, max(_trained_steps(side), default=0))
+    return steps
 
 
 def _by_updates(side: Side) -> Ints:
