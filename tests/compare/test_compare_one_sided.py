@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What shows on one side alone, or later: a part of a gradient that one side does not hand back,
-running statistics that only an evaluation reads.
+running statistics that only an evaluation reads, a parameter that is in no optimizer.
 """
 
 from __future__ import annotations
@@ -85,14 +85,16 @@ class Ported(nn.Module):
         return (shares[:, :, None] * torch.einsum("bw,ewo->beo", h, self.experts)).sum(1), balance
 
 
-def trained(model: nn.Module) -> None:
+def trained(model: nn.Module, left: str = "") -> None:
     *batched, (x, y) = batches()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(
+        [weight for name, weight in model.named_parameters() if name != left], lr=0.1
+    )
     for given, wanted in batched:
         optimizer.zero_grad()
         out, balance = model(given)
         (F.mse_loss(out, wanted) + 0.3 * balance).backward()  # type: ignore[no-untyped-call]
-        optimizer.step()
+        optimizer.step()  # both: left
     model.eval()
     with torch.no_grad():
         F.mse_loss(model(x)[0], y).item()
@@ -103,7 +105,7 @@ def original(_: str) -> None:
 
 
 def ported(fault: str) -> None:
-    trained(Ported(fault))
+    trained(Ported(fault), "gate" if fault == "left" else "")
 
 
 @pytest.fixture(scope="module")
@@ -123,3 +125,15 @@ def test_what_one_side_alone_does_is_told_on_both_lines(
     finding = opscope.compare(target, golden).document.findings[0]
     assert marked_line(__file__, f"# target: {fault}") in told_lines(finding, "target")
     assert marked_line(__file__, f"# golden: {fault}") in told_lines(finding, "golden")
+
+
+def test_a_parameter_that_one_side_leaves_as_it_is_is_told_where_the_other_trains_it(
+    golden: Path, tmp_path: Path
+) -> None:
+    target = recorded(ported, tmp_path / "run", "left")
+    for pair, words in (((target, golden), "golden trains"), ((golden, target), "it trains")):
+        finding = opscope.compare(*pair).document.findings[0]
+        assert finding.step == 0
+        assert any(words in reason for reason in finding.reasons)
+        for side in ("target", "golden"):
+            assert marked_line(__file__, "# both: left") in told_lines(finding, side)

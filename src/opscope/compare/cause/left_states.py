@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.tensors import statistic_error
-from opscope.compare.side.call_rows import given_to, outputs_of
+from opscope.compare.side.call_rows import given_to, outputs_of, places_of
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family
 
@@ -37,12 +37,7 @@ def unlike_before(
         _left_by_models(side, alone & ~no)
         for side, alone, no in zip(sides, unmet, dim, strict=True)
     ]
-    places = [
-        list(zip(side.calls.rank[calls].tolist(), side.calls.step[calls].tolist(), strict=True))
-        for side, calls in zip(
-            sides, (sides[0].tensors.call[rows[0]], sides[1].tensors.call[rows[1]]), strict=True
-        )
-    ]
+    places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
     sizes = [side.tensors.size[some].tolist() for side, some in zip(sides, rows, strict=True)]
     known = [list(zip(where, size, strict=True)) for where, size in zip(places, sizes, strict=True)]
     shared = [one for one in known[0] if one in set(known[1]) and one[0] < place]

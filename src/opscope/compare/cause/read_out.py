@@ -2,24 +2,26 @@
 """Numbers that two programs read out, where all that training shows agrees: an evaluation of an
 average of the weights.
 
-Metrics are nobody's cause, since each program has its own. But where both read out as many numbers
-in every step, and most of them are the same one after the other, one that is not is told, if what
-a model makes for it is apart on both sides.
+Metrics are nobody's cause, since each program has its own. But where the numbers before and behind
+are the same on both sides, or the same but for the sign, and as many lie between, one that is not
+is told, if what a model makes for it is apart on both sides.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opscope.compare.cause.what_matters import PARAMETER
-from opscope.compare.pair.tensors import statistic_error
-from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.columns import ABSENT
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from opscope.arrays import Bools, Ints
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
@@ -28,32 +30,61 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
 
+    Numbers = list[tuple[Place, float]]
+
+MOST_BETWEEN = 64  # numbers that one side alone reads out in between
 MAX_ABOVE = 1000  # calls looked at above a number
 
 
 def read_out_apart(
-    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools]
-) -> Apart | None:
-    """The first number that both sides read out and that is not the same, since what their models
-    make is not; None where there is none, or where it may be another metric.
+    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools], *, alone: bool
+) -> tuple[int, Apart | None]:
+    """How many numbers both sides read out, and the first of these that is not the same, since what
+    their models make is not; None where there is none, or where it may be another metric.
 
-    unmet: rows of either side that meet nothing.
+    unmet: rows of either side that meet nothing; alone: whether such numbers are all that the two
+    have in common, as where one trains functions of plain tensors: each may be a loss then.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     rows = [_read_out(side, flow) for side, flow in zip(sides, flows, strict=True)]
-    places = [_places(side, some) for side, some in zip(sides, rows, strict=True)]
-    if places[0] != places[1] or not len(rows[0]):
-        return None
-    error = statistic_error(sides[0].tensors, sides[1].tensors, *rows)
-    differs = (error > meetings.limit[0][rows[0]]) & unmet[0][rows[0]] & unmet[1][rows[1]]
-    if 2 * np.count_nonzero(differs) > len(differs):
-        return None
-    for at in np.flatnonzero(differs).tolist():
-        pair = int(rows[0][at]), int(rows[1][at])
+    places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
+    mine, theirs = (
+        [(place, float(value)) for place, value in zip(at, side.tensors.max[some], strict=True)]
+        for side, some, at in zip(sides, rows, places, strict=True)
+    )
+    limit = float(meetings.limit[0][rows[0]].max(initial=0.0))
+    same = _same(mine, theirs, limit)
+    pairs = list(_between(same, len(mine), len(theirs)))
+    both = len(same) + len(pairs)
+    if not alone and len(pairs) > len(same):
+        return both, None
+    for i, j in pairs:
+        pair = int(rows[0][i]), int(rows[1][j])
+        apart = unmet[0][pair[0]] and unmet[1][pair[1]] and places[0][i] == places[1][j]
         columns = zip(sides, flows, pair, unmet, strict=True)
-        if all(_by_a_model(side, flow, row, alone) for side, flow, row, alone in columns):
-            return places[0][at], PARAMETER, ([pair[0]], [pair[1]])
-    return None
+        if apart and (alone or all(_by_a_model(*each) for each in columns)):
+            return both, (places[0][i], PARAMETER, ([pair[0]], [pair[1]]))
+    return both, None
+
+
+def _same(mine: Numbers, theirs: Numbers, limit: float) -> list[tuple[int, int]]:
+    """Entries of both that are one number, one after the other, whatever its sign."""
+    same, start = list[tuple[int, int]](), 0
+    for j, (place, value) in enumerate(theirs):
+        for i in range(start, min(start + MOST_BETWEEN, len(mine))):
+            near = abs(abs(mine[i][1]) - abs(value)) <= limit * abs(value)
+            if mine[i][0] == place and near:
+                same.append((i, j))
+                start = i + 1
+                break
+    return same
+
+
+def _between(same: list[tuple[int, int]], mine: int, theirs: int) -> Iterator[tuple[int, int]]:
+    """Entries between those that are the same, where both sides have as many."""
+    for (i, j), (k, m) in pairwise([(-1, -1), *same, (mine, theirs)]):
+        if k - i == m - j:
+            yield from zip(range(i + 1, k), range(j + 1, m), strict=True)
 
 
 def _read_out(side: Side, flow: Flow) -> Ints:
@@ -68,11 +99,6 @@ def _read_out(side: Side, flow: Flow) -> Ints:
     return np.array(
         [row for row in read[read >= 0].tolist() if _by_a_model(side, flow, row)], dtype=np.int64
     )
-
-
-def _places(side: Side, rows: Ints) -> list[Place]:
-    calls = side.tensors.call[rows]
-    return list(zip(side.calls.rank[calls].tolist(), side.calls.step[calls].tolist(), strict=True))
 
 
 def _by_a_model(side: Side, flow: Flow, row: int, through: Bools | None = None) -> bool:

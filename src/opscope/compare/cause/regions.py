@@ -32,7 +32,7 @@ from opscope.compare.cause.gradient_paths import branching, one_sided
 from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.read_out import read_out_apart
-from opscope.compare.cause.results import results_apart
+from opscope.compare.cause.results import endings, results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.start_pairs import StartPairs, one_family
 from opscope.compare.cause.trained_states import BACKWARD, FINER, TrainedStates
@@ -58,7 +58,8 @@ from opscope.compare.pair.meetings import (
     same_parameters,
     vague,
 )
-from opscope.compare.side.call_rows import inputs_of, outputs_of
+from opscope.compare.pair.unpaired import half_compiled
+from opscope.compare.side.call_rows import inputs_of, outputs_of, places_of
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.operators.catalogue import traits_of
@@ -77,6 +78,10 @@ TURNED = "it holds golden's numbers in another order: transposed, flipped or per
 CUT = (
     "the gradients of the step part; its batch is cut into other parts than golden's, so what its "
     "passes compute was not compared"
+)
+NOTHING = (
+    "the two show nothing that is in both: no gradients, no loss or result of a batch that is cut "
+    "alike, nor as many numbers that both read out; only single calls were compared"
 )
 CROSSED = "what it reads is in each other's place: its inputs are swapped, or hold each other's"
 
@@ -115,7 +120,8 @@ def judged(
     pairing = msgspec.structs.replace(pairing, by_regions=True, recounted=same_steps(common))
     parting = regions.parting(values=values)
     if parting is None:
-        return pairing, []
+        until = NOTHING if regions.nothing else None
+        return msgspec.structs.replace(pairing, until=until), []
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
     drawn = [cause for cause in causes if _draws(pairing, cause)] if regions.drawn() else []
@@ -202,6 +208,7 @@ class Regions:
 
     def __init__(self, pairing: Pairing, exceeds: Bools) -> None:
         self.pairing, self._exceeds = pairing, exceeds
+        self.nothing = False  # whether the two show nothing that could be compared
         self._sides = (pairing.target, pairing.golden)
         self.meetings: Meetings = meet(pairing, self._leaf)
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
@@ -314,6 +321,11 @@ class Regions:
         ends = _ends(chosen, 0), _ends(chosen, 1)
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
+        trained = self._states.one_trains(place, ends) if stage == PARAMETER else None
+        if trained is not None:
+            region = (trained.mine,), (trained.theirs,)
+            starts = trained.mine, trained.theirs
+            return Parting(place, stage, starts, region, words=trained.words)
         parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
         return self._judged_by_growth(self._carried_back(parting, self.names)) if parting else None
 
@@ -373,7 +385,9 @@ class Regions:
 
     def _by_read_out(self) -> Parting | None:
         """Where all that training shows agrees: a number that both read out and is not the same."""
-        apart = read_out_apart(self.pairing, self.meetings, self.unmet)
+        alone = not self._states.places and not self._compares_results()
+        both, apart = read_out_apart(self.pairing, self.meetings, self.unmet, alone=alone)
+        self.nothing = alone and not both
         parting = self._located(*apart) if apart else None
         return self._carried_back(parting, []) if parting else None
 
@@ -479,6 +493,18 @@ class Regions:
         """Results that meet nothing on the other side, but where a batch is cut otherwise."""
         apart = results_apart(self.pairing, self.meetings, self.unmet, self._vague)
         return (entry for entry in apart if entry[0] not in self._cut)
+
+    def _compares_results(self) -> bool:
+        """Whether both sides show results in a step in which batches are cut alike; those of a
+        graph are judged by themselves.
+        """
+        if half_compiled(self.pairing):
+            return True
+        mine, theirs = (
+            set(places_of(side, endings(side, flow.source_row)))
+            for side, flow in zip(self._sides, self.pairing.flows, strict=True)
+        )
+        return bool((mine & theirs) - self._cut)
 
     # -- where it begins ---------------------------------------------------------------------------
 

@@ -30,9 +30,10 @@ def results_apart(
     """Losses, and what the outermost modules hand out, that meet nothing on the other side.
 
     Where that has none, as without an evaluation at the end, or fewer, which all are among them,
-    nothing is missed; of two that train only what the other has with as many elements is. Where a
-    side shows none at all, what the two come to has to be apart on both; where neither does, by
-    more than rounding of what it is made of.
+    nothing is missed; nor, beside losses, where it has none of as many elements that meets nothing
+    either: training shows what a model computes, and an evaluation may be cut otherwise, or
+    handed out in another form. Where a side shows none at all, what the two come to has to be apart
+    on both; where neither does, by more than rounding of what it is made of.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     results = [endings(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
@@ -52,25 +53,22 @@ def results_apart(
         return
     by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
     fewer = _fewer(pairing, meetings, unmet, by_place)
-    trains = all(map(_trains, sides))
+    losses = [
+        set(_losses(side, flow.source_row).tolist())
+        for side, flow in zip(sides, flows, strict=True)
+    ]
+    trains = all(losses)
     for number, rows in enumerate(results):
         for row in rows[apart[number]].tolist():
             place = _place(sides[number], row)
-            others = by_place[1 - number].get(place, [])
-            if others and place not in fewer and (not trains or _fits(sides, number, row, others)):
+            others = np.array(by_place[1 - number].get(place, []), dtype=np.int64)
+            if trains and row not in losses[number]:
+                others = others[unmet[1 - number][others]]
+                others = others[
+                    sides[1 - number].tensors.size[others] == sides[number].tensors.size[row]
+                ]
+            if len(others) and place not in fewer:
                 yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
-
-
-def _trains(side: Side) -> bool:
-    return bool(side.which(side.calls.phase, lambda phase: phase == "backward").any())
-
-
-def _fits(sides: tuple[Side, Side], number: int, row: int, others: list[int]) -> bool:
-    """Whether one of the other side's results has as many elements as a row: an evaluation may be
-    cut otherwise, which training would show.
-    """
-    size = sides[number].tensors.size[row]
-    return bool((sides[1 - number].tensors.size[others] == size).any())
 
 
 def _cancelled(side: Side, rows: Ints, error: Floats, limit: Floats) -> Bools:
@@ -123,30 +121,39 @@ def _fewer(
 
 def endings(side: Side, source: Ints) -> Ints:
     """The rows of leaf calls that hold a loss or what a model hands out."""
+    return np.union1d(_losses(side, source), _handed_out(side))
+
+
+def _losses(side: Side, source: Ints) -> Ints:
+    """The rows that hold numbers which a backward pass starts from."""
     calls, tensors = side.calls, side.tensors
     backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
     place = calls.rank * (1 << 32) + calls.step
     _, first = np.unique(place[backward], return_index=True)
     roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
-    read = np.flatnonzero(
-        ~tensors.output
-        & np.isin(tensors.call, np.union1d(backward[first], backward[roots]))
-        & (tensors.size == 1)
-    )
-    ends = [source[read]]
-    known, at = np.unique(place, return_inverse=True)
-    last = np.full(len(known), NONE)
+    starts = np.union1d(backward[first], backward[roots])
+    read = source[~tensors.output & np.isin(tensors.call, starts) & (tensors.size == 1)]
+    rows: Ints = np.unique(read[read >= 0])
+    return rows
+
+
+def _handed_out(side: Side) -> Ints:
+    """The rows that hold what the model hands out where it is not trained, as behind the last
+    backward pass of a step.
+    """
+    calls, tensors = side.calls, side.tensors
+    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
+    places, at = np.unique(calls.rank * (1 << 32) + calls.step, return_inverse=True)
+    last = np.full(len(places), NONE)
     np.maximum.at(last, at[backward], backward)
-    trained = np.arange(len(calls)) < last[at]  # what comes behind is an evaluation
+    trained = np.arange(len(calls)) < last[at]
     outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
-    if len(outermost):
-        extent = np.diff(np.r_[outermost, len(calls)])
-        model = calls.module[outermost[np.argmax(extent)]]
-        chosen = outermost[calls.module[outermost] == model]
-        written = np.flatnonzero(tensors.output & np.isin(tensors.call, chosen))
-        ends.append(_leaf_rows(side, written))
-    rows = np.concatenate(ends)
-    return np.unique(rows[rows >= 0])
+    if not len(outermost):
+        return outermost
+    extent = np.diff(np.r_[outermost, len(calls)])
+    model = calls.module[outermost[np.argmax(extent)]]
+    chosen = outermost[calls.module[outermost] == model]
+    return _leaf_rows(side, np.flatnonzero(tensors.output & np.isin(tensors.call, chosen)))
 
 
 def last_results(side: Side, source: Ints) -> Ints:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import NONE
+from opscope.compare.side.columns import ABSENT, NONE
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
@@ -49,7 +49,8 @@ class StartPairs:
     def partners(self, walks: list[Walk], mine: list[int], theirs: list[int]) -> tuple[int, int]:
         """The starts that belong together: one operator of the same inputs, or two that are given
         something else from outside, else those with the most weight, of these those that share an
-        input, of these those of which nothing agrees again, the earliest; else the earliest.
+        input, of these those of which nothing agrees again, of these those that make other numbers
+        than whole ones, the earliest; else the earliest.
         """
         if not mine or not theirs:
             return (mine or [NONE])[0], (theirs or [NONE])[0]
@@ -66,9 +67,19 @@ class StartPairs:
                     walks[0].outside(start) & walks[1].outside(partner)
                 )
                 apart, weight, lasting = map(sum, orders)
-                candidate = (alike, apart, weight, shared, lasting, -i - j), start, partner
+                order = alike, apart, weight, shared, lasting, self._numbers(start, partner)
+                candidate = (*order, -i - j), start, partner
                 best = candidate if best is None or candidate[0] > best[0] else best
         return (best[1], best[2]) if best is not None and best[0][3] else (mine[0], theirs[0])
+
+    def _numbers(self, *starts: int) -> int:
+        """How many of two starts make numbers that are not whole: another choice, or a batch in
+        another order, is where programs are written otherwise, too.
+        """
+        return sum(
+            bool((side.tensors.min_int[outputs_of(side, call)] == ABSENT).all())
+            for side, call in zip(self._sides, starts, strict=True)
+        )
 
     def prepared_alike(self, walks: list[Walk], starts: list[list[int]]) -> tuple[int, int] | None:
         """Starts of either side that prepare one parameter, of which nothing agrees again, though

@@ -6,7 +6,7 @@ the other side.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
 from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.sketches import sketch
+from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.columns import NONE
 
 if TYPE_CHECKING:
@@ -23,14 +24,26 @@ if TYPE_CHECKING:
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Meetings, Names
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
 
     Held = tuple[Names, list[int], list[int]]  # parameters, and the rows of either side
-    Apart = tuple[Place, int, tuple[list[int], list[int]]]  # stage, and the rows of either side
+    Rows = tuple[list[int], list[int]]  # of either side
+    Apart = tuple[Place, int, Rows]  # and the stage
 
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
 FINER = 0.125  # of the limits, where a difference that is sure is followed
+TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
+LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
+
+
+class Trained(NamedTuple):
+    """The calls of either side by which one trains what the other does not, and words for it."""
+
+    mine: int
+    theirs: int
+    words: str
 
 
 class TrainedStates:
@@ -84,6 +97,52 @@ class TrainedStates:
                 judged = [entry for entry in held if entry[0] not in nothing]
                 for apart in self._further(stage, judged, share):
                     yield place, stage, apart
+            if share == 1.0:
+                yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
+
+    def one_trains(self, place: Place, rows: Rows) -> Trained | None:
+        """The calls by which one side trains what the other leaves as it is, where that is all that
+        is apart, and words for it: its last write to that, and the other's last to anything.
+        """
+        if rows not in self._trained_alone(place):
+            return None
+        writes = [self._sides[number].tensors.output[rows[number][0]] for number in (0, 1)]
+        last = [
+            max(row for (at, stage, _), row in known.items() if (at, stage) == (place, PARAMETER))
+            for known in self.last
+        ]
+        mine, theirs = (
+            int(side.tensors.call[max(some) if written else other])
+            for side, some, written, other in zip(self._sides, rows, writes, last, strict=True)
+        )
+        return Trained(mine, theirs, TRAINS if writes[0] else LEAVES)
+
+    def _trained_alone(self, place: Place) -> list[Rows]:
+        """Rows of parameters that one side alone writes to in a step, and the other reads
+        afterwards as they were: frozen there, or left out of the optimizer.
+        """
+        alone = []
+        for names in self._names:
+            held = self._rows((place, PARAMETER), names)
+            known = [max(rows) >= 0 for rows in held]
+            if known[0] == known[1]:
+                continue
+            still = known.index(False)
+            held[still] = [self._read(still, place, name) for name in names[still]]
+            rows = held[0], held[1]
+            if min(*rows[0], *rows[1]) >= 0 and self._error(*rows) > self._limit(rows[0]):
+                alone.append(rows)
+        return alone
+
+    def _read(self, number: int, place: Place, name: int) -> int:
+        """The row of a parameter that nobody ever writes to, as it is read after a place."""
+        known = self._never_written[number].get(name, [])
+        return next((row for at, row in known if at[0] == place[0] and at > place), NONE)
+
+    @cached_property
+    def _never_written(self) -> list[dict[int, list[tuple[Place, int]]]]:
+        """Where parameters of either side are read that are written to in no step, by name."""
+        return [_reads(side, last) for side, last in zip(self._sides, self.last, strict=True)]
 
     def _rows(self, at: tuple[Place, int], names: Names) -> list[list[int]]:
         """The rows of parameters of either side at a place and stage, NONE where there is none."""
@@ -140,3 +199,20 @@ class TrainedStates:
         ]
         ops = {side.operator(call) for side, call in zip(self._sides, calls, strict=True)}
         return len(ops) == 1 and bool(difference_of(self._pairing, calls[0], calls[1]))
+
+
+def _reads(
+    side: Side, last: dict[tuple[Place, int, int], int]
+) -> dict[int, list[tuple[Place, int]]]:
+    """A row for each step in which a model reads a parameter that is written to in none."""
+    tensors, calls = side.tensors, side.calls
+    written = {name for _, stage, name in last if stage == PARAMETER}
+    forward = side.which(calls.phase, lambda phase: phase == "forward") & calls.leaf
+    named = tensors.parameter & (tensors.named != 0) & ~tensors.output
+    rows = np.flatnonzero(named & forward[tensors.call])
+    rows = rows[~np.isin(tensors.named[rows], np.array(sorted(written), dtype=np.uint64))]
+    reads: dict[int, dict[Place, int]] = {}
+    names = tensors.named[rows].tolist()
+    for name, place, row in zip(names, places_of(side, rows), rows.tolist(), strict=True):
+        reads.setdefault(name, {}).setdefault(place, row)
+    return {name: sorted(at.items()) for name, at in reads.items()}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.meetings import first_read
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints, Words
@@ -22,10 +23,11 @@ FORWARD, GRADIENT, CLIPPED, PARAMETER = range(4)
 
 def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     """The row of the last gradient of each parameter, and of the last content that it was given
-    after a model read it (before, it is loaded; a buffer may be bound anew; a part of
-    it is none, nor is a flat tensor that it is part of), by place, stage, name.
+    after a model read it (before, it is loaded; a buffer may be bound anew; a view gives it none, a
+    part of it is none, nor is a flat tensor that it is part of), by place, stage, name.
     """
     tensors, calls = side.tensors, side.calls
+    views = side.which(calls.op, lambda op: traits_of(op).view)
     first = first_read(side)
     names = np.array(sorted(first), dtype=np.uint64)
     read = np.array([first[name] for name in names.tolist()] or [0], dtype=np.int64)
@@ -34,6 +36,7 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
         & (tensors.named != 0)
         & ~tensors.constant
         & calls.leaf[tensors.call]
+        & ~(tensors.parameter & views[tensors.call])
         & np.isfinite(tensors.l2norm)
     )
     at = np.searchsorted(names, tensors.named[rows])

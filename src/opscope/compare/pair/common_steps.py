@@ -15,6 +15,8 @@ from opscope.compare.side.columns import MODULE
 from opscope.compare.side.trained_tensors import computing
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from opscope.arrays import Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
@@ -32,15 +34,14 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     alike = trained[0] == trained[1] and shown
     if alike and same_steps(pairing):
         return pairing
-    counted = [_counted(side, _by_updates(side)) for side in sides]
-    recounted = msgspec.structs.replace(pairing, target=counted[0], golden=counted[1])
+    recounted = _counted(pairing, _by_updates)
     if alike:
-        behind = [_counted(side, _without_steps_behind(side)) for side in sides]
-        folded = msgspec.structs.replace(pairing, target=behind[0], golden=behind[1])
+        folded = _counted(pairing, _without_steps_behind)
         return next(filter(same_steps, (recounted, folded)), pairing)
-    if not shown or _trained_steps(counted[0]) != _trained_steps(counted[1]):
-        counted = [_counted(side, np.zeros_like(side.calls.step)) for side in sides]
-    return msgspec.structs.replace(pairing, target=counted[0], golden=counted[1])
+    mine, theirs = map(_trained_steps, (recounted.target, recounted.golden))
+    if not shown or mine != theirs:
+        return _counted(pairing, lambda side: np.zeros_like(side.calls.step))
+    return recounted if same_steps(recounted) else _counted(recounted, _without_steps_behind)
 
 
 def same_steps(pairing: Pairing) -> bool:
@@ -56,9 +57,18 @@ def _trained_steps(side: Side) -> set[int]:
     return set(side.calls.step[backward].tolist())
 
 
-def _counted(side: Side, steps: Ints) -> Side:
-    calls = msgspec.structs.replace(side.calls, step=steps.astype(side.calls.step.dtype))
-    return msgspec.structs.replace(side, calls=calls)
+def _counted(pairing: Pairing, steps: Callable[[Side], Ints]) -> Pairing:
+    """The pairing with other steps of each side's calls."""
+    sides = [
+        msgspec.structs.replace(
+            side,
+            calls=msgspec.structs.replace(
+                side.calls, step=steps(side).astype(side.calls.step.dtype)
+            ),
+        )
+        for side in (pairing.target, pairing.golden)
+    ]
+    return msgspec.structs.replace(pairing, target=sides[0], golden=sides[1])
 
 
 def _without_steps_behind(side: Side) -> Ints:

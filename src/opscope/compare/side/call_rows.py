@@ -9,6 +9,7 @@ from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
+    from opscope.arrays import Ints
     from opscope.compare.side.columns import Side
 
 
@@ -32,6 +33,12 @@ def outputs_of(side: Side, call: int) -> list[int]:
 def given_to(side: Side, call: int) -> list[int]:
     """The rows of what a call reads that is no parameter."""
     return [row for row in inputs_of(side, call) if not side.tensors.parameter[row]]
+
+
+def places_of(side: Side, rows: Ints) -> list[tuple[int, int]]:
+    """Rank and step of each of some rows."""
+    calls = side.tensors.call[rows]
+    return list(zip(side.calls.rank[calls].tolist(), side.calls.step[calls].tolist(), strict=True))
 
 
 def handed_on(side: Side, call: int) -> int:
