@@ -6,6 +6,7 @@ A call of the forward pass lets gradients through where a call of the backward p
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -38,11 +39,17 @@ def one_sided(
     pairing: Pairing, meetings: Meetings, vague: Bools, place: tuple[int, int]
 ) -> Path | None:
     """The last calls of a rank and step behind a layer with parameters that meet though gradients
-    flow through one side's alone; None where there are none.
+    flow through one side's alone; None where there are none, or where either side has some of its
+    own, as one that computes again with gradients what it collected without.
 
     vague: rows of the target of which statistics tell nothing.
     """
-    for rows, words in _rows_on_one_side(pairing, meetings, vague, place):
+    alone = [
+        (rows, words)
+        for rows, words in _rows_on_one_side(pairing, meetings, vague, place)
+        if any(map(partial(_computes, pairing), rows.tolist()))
+    ]
+    for rows, words in alone if len(alone) == 1 else ():
         row = _behind_a_layer(pairing, rows)
         if row != NONE:
             return _path(pairing, meetings, row, words)
@@ -61,9 +68,14 @@ def branching(
         for row in rows.tolist():
             call = int(side.tensors.call[row])
             read = [at for at in inputs_of(side, call) if not side.tensors.parameter[at]]
-            if not traits_of(side.operator(call)).idle and np.isin(flow.state[read], graded).any():
+            if _computes(pairing, row) and np.isin(flow.state[read], graded).any():
                 return _path(pairing, meetings, row, words)
     return None
+
+
+def _computes(pairing: Pairing, row: int) -> bool:
+    side = pairing.target
+    return not traits_of(side.operator(int(side.tensors.call[row]))).idle
 
 
 def _path(pairing: Pairing, meetings: Meetings, row: int, words: str) -> Path:
