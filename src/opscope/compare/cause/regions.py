@@ -180,9 +180,38 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
     return Cause(kind, mine, theirs, sure=sure, words=differences, region=parting.region)
 
 
-def _with_calls(regions: list[tuple[int, ...]], calls: tuple[int, int]) -> list[tuple[int, ...]]:
-    """Regions with a call more of either side, behind their starts."""
-    return [(some[0], call, *some[1:]) for some, call in zip(regions, calls, strict=True)]
+def _regions(
+    walks: list[Walk], starts: list[list[int]], chosen: tuple[int, int], pairs: StartPairs
+) -> list[tuple[int, ...]]:
+    """The calls of either side's region, of the starts that were chosen; where these read nothing
+    in common, with the first calls that compute with what the other side's start reads.
+    """
+    mine, theirs = chosen
+    both = mine >= 0 and theirs >= 0
+    read = pairs.shared_names(
+        *(
+            walk.head(start) if start >= 0 else set[int]()
+            for walk, start in zip(walks, chosen, strict=True)
+        )
+    )
+    beyond = not (both and pairs.comparable(mine, theirs))
+    regions = [
+        walk.region(start, names, some, beyond=beyond) if start >= 0 else ()
+        for walk, start, names, some in zip(walks, chosen, read, starts, strict=True)
+    ]
+    if both and not pairs.shared(mine, theirs)[0]:
+        readers = pairs.readers_of(0, theirs), pairs.readers_of(1, mine)
+        more = [
+            tuple(call for call in also if call not in region)
+            for region, also in zip(regions, readers, strict=True)
+        ]
+        regions = _with_calls(regions, *more)
+    return regions
+
+
+def _with_calls(regions: list[tuple[int, ...]], *calls: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """Regions with calls more of either side, behind their starts."""
+    return [(some[0], *more, *some[1:]) for some, more in zip(regions, calls, strict=True)]
 
 
 def _ends(apart: list[Apart], number: int) -> list[int]:
@@ -592,30 +621,17 @@ class Regions:
             mine, theirs = pairs.partners(walks, built[0][size], built[1][size])
         if mine == NONE and theirs == NONE:
             return None
-        heads = [
-            walk.head(start) if start >= 0 else set[int]()
-            for walk, start in zip(walks, (mine, theirs), strict=True)
-        ]
-        read = pairs.shared_names(*heads)
         both = mine >= 0 and theirs >= 0
-        beyond = not (both and pairs.comparable(mine, theirs))
-        regions = [
-            walk.region(start, read[number], starts[number], beyond=beyond) if start >= 0 else ()
-            for number, (walk, start) in enumerate(zip(walks, (mine, theirs), strict=True))
-        ]
-        if both and not pairs.shared(mine, theirs)[0]:
-            readers = pairs.readers_of(0, theirs), pairs.readers_of(1, mine)
-            regions = [
-                (region[0], *(call for call in also if call not in region), *region[1:])
-                for region, also in zip(regions, readers, strict=True)
-            ]
-        products = both and crossed(self.pairing, self.meetings, (mine, theirs))
+        alike = pairs.shared(mine, theirs)[1] if both else False
+        products = crossed(self.pairing, self.meetings, (mine, theirs)) if both else None
+        regions = _regions(walks, starts, (mine, theirs), pairs)
         if products and products != (mine, theirs):
             # either the fault, or written for a result that is turned: nothing tells here
-            regions = _with_calls(regions, products)
-        if stage == GRADIENT and both and beyond:
+            made = [walk.makers(call) for walk, call in zip(walks, products, strict=True)]
+            regions = _with_calls(regions, (products[0], *made[0]), (products[1], *made[1]))
+        if stage == GRADIENT and both and not pairs.comparable(mine, theirs):
             path = branching(self.pairing, self.meetings, self._vague[0], place)
-            regions = _with_calls(regions, (path.mine, path.theirs)) if path else regions
+            regions = _with_calls(regions, (path.mine,), (path.theirs,)) if path else regions
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
             place,
@@ -625,7 +641,7 @@ class Regions:
             row,
             walks[0].last if mine < 0 else mine,
             crossed=products == (mine, theirs),
-            alike=both and pairs.shared(mine, theirs)[1],
+            alike=alike,
         )
 
     def _misses(self, walks: list[Walk], start: int) -> bool:

@@ -10,7 +10,7 @@ import numpy as np
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of
-from opscope.compare.side.columns import MODULE, NONE
+from opscope.compare.side.columns import ABSENT, MODULE, NONE
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
@@ -164,9 +164,11 @@ def last_results(side: Side, source: Ints) -> Ints:
     makes = np.zeros(len(calls), dtype=np.bool_)
     makes[tensors.call[tensors.output]] = True
     leaf = calls.leaf[tensors.call] & (tensors.size > 0)
-    read_out = source[~tensors.output & leaf & ~makes[tensors.call]]
-    if (read_out >= 0).any():
-        last: Ints = np.unique(read_out[read_out >= 0])
+    read = source[~tensors.output & leaf & ~makes[tensors.call]]
+    read = np.unique(read[read >= 0])
+    numbers = read[tensors.min_int[read] == ABSENT]
+    if len(read):  # whole ones beside others are counts: of tokens, of what was right
+        last: Ints = numbers if len(numbers) else read
         return last
     unread = np.flatnonzero(tensors.output & leaf)
     return np.setdiff1d(unread, source[~tensors.output & leaf])[-1:]

@@ -114,7 +114,7 @@ class Walk:
         bias that stands for two.
         """
         rows = inputs_of(self._side, producer) if producer >= 0 else []
-        made = {self._computed(int(self._flow.producer[row])) for row in rows} - {NONE}
+        made = self._makers(rows)
         read = [
             inputs_of(self._side, call)
             for call in made
@@ -432,7 +432,7 @@ class Walk:
             for row in inputs_of(self._side, start)
             if not tensors.parameter[row] and calls.phase[start] == calls.phase[0]
         ]
-        made = {self._computed(int(self._flow.producer[row])) for row in rows} - {NONE}
+        made = self._makers(rows)
         made |= {
             self._computed(int(self._flow.producer[row]))
             for call in made
@@ -450,6 +450,13 @@ class Walk:
         unseen = sorted(self._all_above(start) - self._bright - {start})[-MAX_UNSEEN:]
         order = *self._ordering(start), *self._views(start, rows)
         return [*around, *unseen, *self._parts(rows), *order]
+
+    def makers(self, call: int) -> list[int]:
+        """The calls that computed what a call reads."""
+        return sorted(self._makers(inputs_of(self._side, call)))
+
+    def _makers(self, rows: Sequence[int]) -> set[int]:
+        return {self._computed(int(self._flow.producer[row])) for row in rows} - {NONE}
 
     def _parts(self, rows: Sequence[int]) -> list[int]:
         """The calls that took what a start reads out of something larger, as an unbind does: they
