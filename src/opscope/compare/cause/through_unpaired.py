@@ -5,7 +5,6 @@ be named.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,6 +28,7 @@ class Lonely:
             True: (pairing.target, pairing.flows[0], pairing.match.target),
             False: (pairing.golden, pairing.flows[1], pairing.match.golden),
         }
+        self._producers: dict[bool, dict[int, list[int]]] = {True: {}, False: {}}
 
     def above(self, start: int, *, target: bool) -> tuple[set[int], set[int]]:
         """Calls without a partner through which a tensor of the call start came, and the target's
@@ -122,8 +122,10 @@ class Lonely:
     def _writes_nothing(self, call: int, *, target: bool) -> bool:
         return not outputs_of(self._sides[target][0], call)
 
-    def inputs_of(self, call: int, *, target: bool) -> Iterator[int]:
+    def inputs_of(self, call: int, *, target: bool) -> list[int]:
         """The calls that produced what a call reads, NONE for what no recorded call did."""
-        side, flow, _ = self._sides[target]
-        for row in inputs_of(side, call):
-            yield int(flow.producer[row])
+        known = self._producers[target]
+        if call not in known:
+            side, flow, _ = self._sides[target]
+            known[call] = flow.producer[inputs_of(side, call)].tolist()
+        return known[call]
