@@ -9,9 +9,8 @@ FAULTS = {
     "gate": [('{"wi_0": "wi_0", "wi_1": "wi_1", "wo"', '{"wi_0": "wi_1", "wi_1": "wi_0", "wo"')],
     "biases": [
         (
-            'stack_to_hf(params["decoder"], "decoder")',
-            'stack_to_hf(params["decoder"] | {"relpos_bias": params["encoder"]["relpos_bias"]}, '
-            '"decoder")',
+            '(params["decoder"], "decoder")',
+            '(dict(params["decoder"], relpos_bias=params["encoder"]["relpos_bias"]), "decoder")',
         )
     ],
     "padding": [("input_ids.ne(0).long()", "torch.ones_like(input_ids)")],
