@@ -133,7 +133,7 @@ for step in range(4):
     with torch.no_grad():
         for name, p in net.named_parameters():
             v = velocity.setdefault(name, torch.zeros_like(p))
-            v.mul_(0.9).add_(p.grad)  # <- nesterov
+            v.mul_(0.9).add_(p.grad)
             p.sub_(0.05 * (p.grad + 0.9 * v))  # <- nesterov
         if shadow is None:
             shadow = copy.deepcopy(net)

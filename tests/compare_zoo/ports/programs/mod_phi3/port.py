@@ -168,6 +168,6 @@ for step in range(4):
     with torch.no_grad():
         for p in matrices:  # <- decay
             p.mul_(1 - lr * 0.1)  # <- decay
-    opt.step()  # <- warmup decay
+    opt.step()  # <- warmup
     opt.zero_grad(set_to_none=True)
     losses.append(loss.item())
