@@ -10,11 +10,11 @@ FAULTS = {
     "floor": [("(spectrum(sound) @ filters() + 1e-6)", "(spectrum(sound) @ filters() + 1e-3)")],
     "padded": [("torch.std_mean(values[:n], dim=0)", "torch.std_mean(values, dim=0)")],
     "reset": [
-        ("            r_h, z_h, n_h = (state", "            r_h, z_h, _ = (state"),
         (
-            "torch.tanh(n_in + r * n_h)",
-            "torch.tanh(n_in + torch.addmm(self.b_state, r * state, self.w_state.T).chunk(3, 1)[2])",
+            "r_h, z_h, n_h = (state",
+            "w, b = self.w_state[-10:], self.b_state[-10:]; r_h, z_h, _ = (state",
         ),
+        ("torch.tanh(n_in + r * n_h)", "torch.tanh(n_in + (r * state) @ w.T + b)"),
     ],
     "repeats": [("(path[2:] != 0) & (path[2:] != path[:-2])", "path[2:] != 0")],
     "per_length": [("ctc(s[:n], text) / len(text) for", "ctc(s[:n], text) for")],
