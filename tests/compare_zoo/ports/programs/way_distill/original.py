@@ -96,7 +96,7 @@ for module in teacher.modules():
 nn.init.normal_(teacher.linear.weight, std=1.5)
 torch.save({"teacher": teacher.state_dict(), "student": student.state_dict()}, sys.argv[1])
 teacher.eval()
-averaged = AveragedModel(student)
+averaged = AveragedModel(student)  # <- averaging
 optimizer = torch.optim.SGD(student.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
 generator = torch.Generator().manual_seed(62)
 losses = []
