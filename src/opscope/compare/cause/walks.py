@@ -558,16 +558,19 @@ class Walk:
 
     def _beside(self, start: int) -> list[int]:
         """What begins the walk beside a start, or is nothing that anybody can tell: the first that
-        reads this reads that, too.
+        reads this reads that, too; in an update, any of the next that compute with it.
         """
-        readers = (call for call, above in self._above.items() if start in above)
-        beside = self._above.get(min(readers, default=NONE), set[int]())
+        reading = [call for call, above in self._above.items() if start in above]
+        readers = (
+            self._following(start, None)[:NEAR] if self._updating else [min(reading, default=NONE)]
+        )
+        beside = set[int]().union(*(self._above.get(call, ()) for call in readers))
         lasting, healed = self._first
         first = {*lasting, *healed}
         return [
             call
-            for call in sorted(beside)
-            if call != start and (call in first or call not in self._bright)
+            for call in sorted(beside - {start, *readers})
+            if call in first or call not in self._bright
         ]
 
     def _is_twin(self, start: int, other: int) -> bool:
