@@ -49,6 +49,7 @@ from opscope.compare.cause.written_otherwise import cut_otherwise, written_other
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.common_steps import in_common_steps, same_steps
 from opscope.compare.pair.meetings import (
+    COARSEST,
     Meetings,
     first_read,
     meet,
@@ -388,7 +389,7 @@ class Regions:
         made = outputs_of(self._sides[number], call) if call >= 0 else []
         apart = [row for row in made if self.unmet[number][row] and not self._vague[number][row]]
         error, limit = self.meetings.error[number][apart], self.meetings.limit[number][apart]
-        return not apart or bool((error > LEAP * limit).any())
+        return not apart or bool((error > np.minimum(LEAP * limit, COARSEST)).any())
 
     def _carried_back(self, parting: Parting, judged: list[Names]) -> Parting:
         """Where a step came to leave behind what differs, if that is all that the calls read by
