@@ -21,6 +21,7 @@ import opscope
 import opscope.repro
 from opscope.errors import UsageError
 from opscope.minimize.candidate import load_candidate
+from opscope.operators.catalogue import sheet
 from opscope.repro.api import api_code
 from opscope.repro.case import Failure
 from opscope.repro.issue import issue_text
@@ -71,6 +72,14 @@ def test_functions_that_users_know() -> None:
         == 'torch.add(t["0"], 2, alpha=3)'
     )
     assert api_code("mine::thing.default", tree) == 'torch.ops.mine.thing.default(t["0"], 1, False)'
+
+
+def test_a_public_function_takes_what_its_operator_takes() -> None:
+    words = [word for word, row in sheet("aten").rows.items() if row.get("public")]
+    tree = {"args": [{"tensor": "0"}], "kwargs": {}}
+    assert [word for word in words if not callable(getattr(torch, word, None))] == []
+    assert api_code("aten::log.default", tree) == 'torch.log(t["0"])'
+    assert api_code("aten::log_.default", tree) == 'torch.ops.aten.log_.default(t["0"])'
 
 
 def test_synthetic_values_have_the_statistics_and_none_of_the_data(tmp_path: Path) -> None:

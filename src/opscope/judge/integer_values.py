@@ -48,7 +48,7 @@ def integer_overflow(
     if traits_of(op).negates:
         return NEGATION if bounds[0] and operands and np.any(operands[0] == bounds[0]) else 0
     check = _CHECKS.get(name)
-    if check is None or (name in _PAIRS and len(operands) < 2):
+    if check is None or len(operands) < (1 if name in ("square", "sum") else 2):
         return 0
     alpha = arguments.number("kwargs.alpha")
     return ARITHMETIC if check(operands, bounds, 1 if alpha is None else int(alpha)) else 0
@@ -175,7 +175,6 @@ def _check_matmul(operands: list[Array], bounds: tuple[int, int], alpha: int) ->
     return _estimated(lambda: np.asarray(_wide(a) @ _wide(b), dtype=object), estimate, work, bounds)
 
 
-_PAIRS = frozenset({"add", "sub", "rsub", "mul", "pow", "mm", "bmm", "matmul", "mv", "dot"})
 _CHECKS: dict[str, Check] = {
     "add": _check_of(lambda a, b, alpha: a + alpha * b),
     "sub": _check_of(lambda a, b, alpha: a - alpha * b),

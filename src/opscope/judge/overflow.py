@@ -57,7 +57,6 @@ class Status(msgspec.Struct, frozen=True):
 
 
 NOTHING = Status()
-ARITHMETIC = frozenset({"add", "sub", "mul", "div", "square", "sum", "exp", "pow"})
 
 
 def status_of(
@@ -231,7 +230,7 @@ def at_the_limit(op: str, outputs: Sequence[Reading]) -> Status:
     The lowest value is left out: masks are made of it. That is no proof; it is what a saturating
     device leaves behind.
     """
-    if len(outputs) != 1 or not (family(op) in ARITHMETIC or traits_of(op).contraction):
+    if len(outputs) != 1 or not traits_of(op).saturates:
         return NOTHING
     limit = largest_finite(outputs[0].dtype)
     if (

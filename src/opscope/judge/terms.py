@@ -13,8 +13,6 @@ from opscope.judge import families
 from opscope.operators.catalogue import family, traits_of
 
 Shape = Sequence[int]
-# Losses that read one element of each row: as many as the second input has, the rows' labels.
-PICKING = frozenset({"nll_loss", "nll_loss_forward", "nll_loss2d", "nll_loss2d_forward"})
 # Neighbours that an interpolated value is a sum of, by a part of the operator's name.
 NEIGHBOURS = {"bicubic": 16, "trilinear": 8, "bilinear": 4, "linear": 2, "sampler": 16}
 
@@ -59,7 +57,8 @@ def terms_of(op: str, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> int:
     if traits_of(op).running:  # as long as a dimension, and as large as what they read
         return max(inputs[0], default=1)
     if kind in ("sum", "loss"):
-        most = math.prod(inputs[1]) if name in PICKING and len(inputs) > 1 else sizes[0]
+        labelled = len(inputs) > 1 and traits_of(op).labelled
+        most = math.prod(inputs[1]) if labelled else sizes[0]
         read = -(-most // min((size for shape in outputs if (size := math.prod(shape))), default=1))
         return max(1, read, next((count for part, count in NEIGHBOURS.items() if part in name), 1))
     if kind == "transform":

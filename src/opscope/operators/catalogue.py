@@ -62,7 +62,7 @@ _IMPLIED = {
     "view": ("moves", "silent", "idle"),
     "cast": ("idle",),
     "allocates": ("idle", "dropped"),
-    "contraction": ("weighed",),
+    "contraction": ("weighed", "saturates"),
 }
 
 

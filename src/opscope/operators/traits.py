@@ -30,6 +30,9 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     running: bool = False  # sums, or products, of all elements up to each
     flat: bool = False  # no derivative goes on, though elements do
     stops: bool = False  # an activation that gives 0 for what it does not let through
+    # what is cut off at the largest number of a narrow type rather than made infinite, where a
+    # device saturates
+    saturates: bool = False
     one_sign: bool = False  # a sum of terms of one sign: no smaller than any of them
     # Where elements come from.
     allocates: bool = False  # outputs hold what the memory held before
@@ -60,12 +63,18 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     # How results err, and how errors are carried.
     typed: bool = False  # speaks of its element type itself: a wider one gives something else
     watched: bool = False  # integers wrap in silence in it: judged by their values
+    labelled: bool = False  # reads one element of each row, the one that a label names
     sums: bool = False  # on absolute values it gives the sum of its terms' magnitudes
     chooses: bool = False  # which of several equal elements it names is its own choice
     commutes: bool = False  # its operands may stand in any order
     error: str = ""  # how an error of its inputs is carried to its outputs: a kind of compare
     loss: bool = False  # computes a loss, not a gradient of one
     tolerance: str = ""  # kind of rule of judge.tolerance
+    # How it is called again.
+    # has no result of its own, changes what a tensor is, or is gone before it could be made again
+    once: bool = False
+    keyless: bool = False  # no keyword argument but `out` changes what it computes
+    public: bool = False  # torch has a function of its word, with its arguments
     # What it is beside other calls.
     idle: bool = False  # nothing is computed: left out or called once more, no result differs
     linear_update: bool = False  # a part of optimizers that only add and multiply

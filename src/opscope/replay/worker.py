@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, cast
 import msgspec
 
 from opscope.errors import OpscopeError, UnavailableError
+from opscope.operators.catalogue import traits_of
 from opscope.questions.told_operators import knowing_of
 from opscope.replay.calls import again, call_at
 from opscope.replay.kernels import Kernels
@@ -33,45 +34,6 @@ if TYPE_CHECKING:
 
 LINE = 256
 NO_TORCH = f"torch is not installed in {sys.executable}; opscope replay runs where it is"
-# Functions that no keyword argument but out changes (of torch as old as ptdbg), by their names
-# without underscores.
-BARE = frozenset(
-    {
-        "matmul",
-        "mm",
-        "bmm",
-        "mul",
-        "rmul",
-        "truediv",
-        "neg",
-        "exp",
-        "log",
-        "sqrt",
-        "rsqrt",
-        "tanh",
-        "sigmoid",
-        "relu",
-        "abs",
-        "sin",
-        "cos",
-        "square",
-        "reciprocal",
-        "erf",
-        "maximum",
-        "minimum",
-        "eq",
-        "ne",
-        "lt",
-        "le",
-        "gt",
-        "ge",
-        "t",
-        "transpose",
-        "permute",
-        "view",
-        "reshape",
-    }
-)
 CONJUGATED = """
 SELECT c.op FROM tensors AS mine
 JOIN tensors AS view ON view.process = mine.process AND view.version = mine.version
@@ -224,7 +186,7 @@ def complete(run: Run, call: Call) -> bool:
     """Whether the recorded arguments are all that the call had: ptdbg never wrote keyword
     arguments.
     """
-    return run.info.coverage.keywords or call.op.rpartition(".")[2].strip("_") in BARE
+    return run.info.coverage.keywords or traits_of(call.op).keyless
 
 
 def overwritten(run: Run, call: Call) -> bool:

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.errors import UsageError
+from opscope.operators.catalogue import traits_of
+from opscope.operators.spelling import in_place
 from opscope.repro.arguments import node_code, parse_operator
 from opscope.repro.buffers import dense_strides, kept_shape
 from opscope.repro.build import Material, allowances, build
@@ -33,53 +35,6 @@ FUNCTIONS: dict[str, tuple[str, tuple[int, ...]]] = {
     "max_pool2d_with_indices": ("torch.max_pool2d", (0, 1, 2, 3, 4, 5)),
     "embedding": (f"{F}.embedding", (1, 0)),
 }
-# Functions of torch with the name and the arguments of their operator.
-SAME = frozenset(
-    {
-        "mm",
-        "bmm",
-        "addmm",
-        "baddbmm",
-        "matmul",
-        "convolution",
-        "relu",
-        "tanh",
-        "sigmoid",
-        "exp",
-        "log",
-        "log2",
-        "log10",
-        "log1p",
-        "expm1",
-        "sqrt",
-        "rsqrt",
-        "reciprocal",
-        "sin",
-        "cos",
-        "tan",
-        "erf",
-        "abs",
-        "add",
-        "sub",
-        "mul",
-        "div",
-        "pow",
-        "where",
-        "cumsum",
-        "cumprod",
-        "mean",
-        "sum",
-        "prod",
-        "amax",
-        "amin",
-        "logsumexp",
-        "clamp",
-        "index_select",
-        "gather",
-        "cat",
-        "stack",
-    }
-)
 UPSTREAM = "upstream."
 
 
@@ -93,7 +48,7 @@ def api_code(op: str, tree: dict[str, Any]) -> str:
     if namespace == "aten" and name in FUNCTIONS:
         target, places = FUNCTIONS[name]
         nodes = [nodes[position] for position in places if position < len(nodes)]
-    elif namespace == "aten" and name in SAME:
+    elif namespace == "aten" and not in_place(op) and traits_of(op).public:
         target = f"torch.{name}"
     given = [node_code(node) for node in nodes] + [
         f"{key}={node_code(node)}" for key, node in named.items()

@@ -24,6 +24,7 @@ import torch
 
 from opscope.errors import UnavailableError
 from opscope.judge.replayed import Replayed
+from opscope.operators.catalogue import traits_of
 from opscope.record.active import active
 from opscope.record.torch.aside import aside
 from opscope.record.torch.budget import NEVER, Budget, Rest, Signature
@@ -55,28 +56,6 @@ HELD = (
     64 << 20
 )  # bytes of a call's arguments that are copied to see whether it changes what it only reads
 MOST_STARTS = 3  # of the process that makes calls again
-# They have no result of their own, change what a tensor is, or are gone before they could be made
-# again.
-LEFT_OUT = frozenset(
-    {
-        "set_",
-        "resize_",
-        "resize_as_",
-        "record_stream",
-        "_local_scalar_dense",
-        "_fused_sdp_choice",
-        "_amp_update_scale_",
-        "is_same_size",
-        "_has_same_storage_numel",
-        "_reshape_alias_copy",
-        "sym_size",
-        "_pin_memory",
-        "pin_memory",
-        "lift_fresh",
-        "data_ptr",
-        "_cudnn_init_dropout_state",
-    }
-)
 
 
 @dataclass(eq=False)
@@ -418,7 +397,7 @@ class Checker:
             or operator.collective
             or operator.hidden
             or operator.signal
-            or operator.short in LEFT_OUT
+            or traits_of(operator.op).once
         )
         random = schema is not None and torch.Tag.nondeterministic_seeded in func.tags
         views, above = (
