@@ -18,9 +18,9 @@ from opscope.run.finding import Document
 from opscope.scan.api import scan
 
 PYTHON = os.environ.get("OPSCOPE_JAX_PYTHON")
-NETS, TORCH, UNSOUND, CALLS, DECLARED = (
+NETS, TORCH, UNSOUND, CALLS, DECLARED, PRIMITIVES = (
     Path(__file__).with_name(f"jax_{name}.py")
-    for name in ("nets", "torch", "unsound", "calls", "declared")
+    for name in ("nets", "torch", "unsound", "calls", "declared", "primitives")
 )
 MODELS = ("mlp", "gpt", "conv", "lstm")
 FORWARD = ("mlp-forward", "gpt-forward", "lstm-forward")
@@ -186,3 +186,9 @@ def test_a_watched_function_is_the_function_that_it_was(tmp_path: Path) -> None:
     assert said == [
         "opscope: a call of a JAX function is not recorded, it runs as it is: RuntimeError: ours"
     ]
+
+
+def test_every_primitive_outside_of_kernels_stands_in_a_sheet() -> None:
+    done = execute(str(PYTHON), str(PRIMITIVES))
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert int(done.stderr.split()[-2]) > 400
