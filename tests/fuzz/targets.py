@@ -173,7 +173,7 @@ def _collection(folder: Path) -> None:
         reader = read_logs(found.logs, named=archives.named)
         document(
             analyse_all(reader, found),
-            found=found,
+            collection=found,
             read=len(found.logs),
             codes=reader.codes,
             runs=(str(folder),),
@@ -184,7 +184,11 @@ def _log(data: bytes) -> None:
     reader = read_text(data, "plog-1.log")
     found = Collection()
     document(
-        analyse_all(reader, found), found=found, read=1, codes=reader.codes, runs=("plog-1.log",)
+        analyse_all(reader, found),
+        collection=found,
+        read=1,
+        codes=reader.codes,
+        runs=("plog-1.log",),
     )
 
 

@@ -70,17 +70,20 @@ def check(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[AddressCheck, 
     """One answer for each tensor with an address, in their order; overlaps are told with the later
     tensor.
     """
-    live = _Map(one for one in fault.allocations or () if one.freed_at is None)
-    freed = _Map(one for one in fault.allocations or () if one.freed_at is not None)
+    live = _Map(allocation for allocation in fault.allocations or () if allocation.freed_at is None)
+    freed = _Map(
+        allocation for allocation in fault.allocations or () if allocation.freed_at is not None
+    )
     known = fault.allocations is not None
     answers = [
         _one(fault, tensor, live, freed, known=known)
         for tensor in tensors
         if tensor.address is not None and tensor.io != "tiling"
     ]
-    traced = any(one.status == OK for one in answers)
+    traced = any(check.status == OK for check in answers)
     answers = [
-        one if traced or one.status not in (OUTSIDE, FREED) else _unsure(one) for one in answers
+        answer if traced or answer.status not in (OUTSIDE, FREED) else _unsure(answer)
+        for answer in answers
     ]
     return tuple(_with_overlaps(answers, tensors))
 
@@ -89,8 +92,8 @@ class _Map:
     """Allocations by address."""
 
     def __init__(self, allocations: Iterable[Allocation]) -> None:
-        self._all = sorted(allocations, key=lambda one: one.address)
-        self._starts = [one.address for one in self._all]
+        self._all = sorted(allocations, key=lambda allocation: allocation.address)
+        self._starts = [allocation.address for allocation in self._all]
 
     def around(self, address: int) -> Allocation | None:
         """The allocation that holds an address; of several, which are of several devices, the one
@@ -98,11 +101,11 @@ class _Map:
         """
         after = bisect_right(self._starts, address)
         holding = (
-            one
-            for one in self._all[max(0, after - 64) : after]
-            if one.address <= address < max(one.end, one.address + 1)
+            allocation
+            for allocation in self._all[max(0, after - 64) : after]
+            if allocation.address <= address < max(allocation.end, allocation.address + 1)
         )
-        return max(holding, key=lambda one: one.end, default=None)
+        return max(holding, key=lambda allocation: allocation.end, default=None)
 
     def before(self, address: int) -> Allocation | None:
         after = bisect_right(self._starts, address)
@@ -226,9 +229,9 @@ def _with_overlaps(
             if later.status != OK or earlier.status != OK or not _partly(earlier, later):
                 continue
             written = [
-                one
-                for one in (earlier, later)
-                if by_label[one.tensor].io in ("output", "workspace")
+                argument
+                for argument in (earlier, later)
+                if by_label[argument.tensor].io in ("output", "workspace")
             ]
             if written:
                 text = f"{later.text}; overlaps {earlier.tensor} at {earlier.address:#x}"
@@ -254,16 +257,16 @@ def owners(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[Owner, ...]:
     """Which tensor each faulting address in the logs belongs to: page faults, the debug address,
     scalar registers near a tensor.
     """
-    said = [("page fault", address) for address in fault.fault_addresses]
+    addresses = [("page fault", address) for address in fault.fault_addresses]
     near: list[tuple[str, int]] = []
     for core in fault.cores:
         fetched = core.register("ifu error info")
         if _FETCH in core.bits and core.numbering == CLASSIC and fetched is not None:
-            said.append(
+            addresses.append(
                 (f"instruction address of core {core.core}", (fetched >> 2 & (1 << 46) - 1) << 2)
             )
         if core.extend.get("dbg addr"):
-            said.append((f"dbg addr of core {core.core}", core.extend["dbg addr"]))
+            addresses.append((f"dbg addr of core {core.core}", core.extend["dbg addr"]))
         near += [
             (f"{name} of core {core.core}", value)
             for name, value in core.registers.items()
@@ -271,7 +274,7 @@ def owners(fault: Fault, tensors: Sequence[KernelTensor]) -> tuple[Owner, ...]:
         ]
     faulted = [
         Owner(source, address, _owner(address, fault, tensors) or "in no tensor of the call")
-        for source, address in said
+        for source, address in addresses
     ]
     beside = [
         Owner(source, address, text)
@@ -303,9 +306,9 @@ def _owner(address: int, fault: Fault, tensors: Sequence[KernelTensor]) -> str |
         return best[1]
     held = next(
         (
-            one
-            for one in fault.allocations or ()
-            if one.freed_at is None and one.address <= address < one.end
+            allocation
+            for allocation in fault.allocations or ()
+            if allocation.freed_at is None and allocation.address <= address < allocation.end
         ),
         None,
     )

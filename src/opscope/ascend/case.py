@@ -87,7 +87,7 @@ class _Param(msgspec.Struct, frozen=True, kw_only=True):
     host: str | None = None
 
 
-def write(one: Analysis, folder: Path) -> WrittenCase:
+def write(analysis: Analysis, folder: Path) -> WrittenCase:
     """Write the case of an error into a folder that is not there yet. UsageError, with the reason,
     where it cannot be made.
 
@@ -95,38 +95,50 @@ def write(one: Analysis, folder: Path) -> WrittenCase:
     which needs neither.
     """
     tensors = [
-        tensor for tensor in one.tensors if tensor.io in ("input", "output") and tensor.part == 0
+        tensor
+        for tensor in analysis.tensors
+        if tensor.io in ("input", "output") and tensor.part == 0
     ]
-    reason, shapes = _described(one, tensors)
+    reason, shapes = _described(analysis, tensors)
     if (
         reason is not None
-        and launch_of(one.fault, one.tensors, one.tiling, kernel=one.kernel, files={}) is None
+        and launch_of(
+            analysis.fault, analysis.tensors, analysis.tiling, kernel=analysis.kernel, files={}
+        )
+        is None
     ):
         raise UsageError(reason)
     folder.mkdir(parents=True)
     params = [
-        _param(one, tensor, shape, folder) for tensor, shape in zip(tensors, shapes, strict=False)
+        _param(analysis, tensor, shape, folder)
+        for tensor, shape in zip(tensors, shapes, strict=False)
     ]
     files = {
-        **_raw(one, folder, params),
+        **_raw(analysis, folder, params),
         **{f"{param.io} {param.index}": param.value for param in params if param.value is not None},
     }
-    launch = launch_of(one.fault, one.tensors, one.tiling, kernel=one.kernel, files=files)
-    name = _binary_name(one)
+    launch = launch_of(
+        analysis.fault, analysis.tensors, analysis.tiling, kernel=analysis.kernel, files=files
+    )
+    name = _binary_name(analysis)
     lacks = [
-        *_binaries(one, folder, name),
-        *_without_values(one, params, launch),
-        *_uncertain(one),
+        *_binaries(analysis, folder, name),
+        *_without_values(analysis, params, launch),
+        *_uncertain(analysis),
         *(launch.lacks if launch is not None else ()),
     ]
     if reason is None:
-        said = {
-            "op": json.dumps(one.operator),
+        fields = {
+            "op": json.dumps(analysis.operator),
             "name": json.dumps(name),
             "binary": json.dumps(f"kernel_meta/{name}.o"),
-            "called": f"# Called as {_plain(one.call.text)}\n" if one.call is not None else "",
+            "called": f"# Called as {_plain(analysis.call.text)}\n"
+            if analysis.call is not None
+            else "",
         }
-        text = _MAIN.format(title=_comment(one), params="\n".join(map(_line, params)), **said)
+        text = _MAIN.format(
+            title=_comment(analysis), params="\n".join(map(_line, params)), **fields
+        )
         (folder / "main.py").write_text(text, encoding="utf-8", errors="backslashreplace")
     else:
         lacks.append(f"main.py: {reason}")
@@ -135,25 +147,25 @@ def write(one: Analysis, folder: Path) -> WrittenCase:
     shutil.copytree(
         _PACKAGE / "references", folder / "references", ignore=shutil.ignore_patterns("__pycache__")
     )
-    if one.tiling.data:
-        (folder / "tiling.bin").write_bytes(one.tiling.data)
+    if analysis.tiling.data:
+        (folder / "tiling.bin").write_bytes(analysis.tiling.data)
     (folder / "case.json").write_text(
-        json.dumps(_record(one, params, name, launch), indent=1, default=str) + "\n",
+        json.dumps(_record(analysis, params, name, launch), indent=1, default=str) + "\n",
         encoding="utf-8",
     )
     (folder / "README.md").write_text(
-        _readme(one, params, launch, lacks), encoding="utf-8", errors="backslashreplace"
+        _readme(analysis, params, launch, lacks), encoding="utf-8", errors="backslashreplace"
     )
     return WrittenCase(folder=str(folder), lacks=tuple(lacks))
 
 
 def _described(
-    one: Analysis, tensors: list[KernelTensor]
+    analysis: Analysis, tensors: list[KernelTensor]
 ) -> tuple[str | None, list[tuple[int, ...]]]:
     """Why the call cannot be described to OpUT, None where it can; and the shapes of its
     tensors.
     """
-    if one.operator is None:
+    if analysis.operator is None:
         return "the type of the operator is not known; give the graph or the kernel's .json", []
     if not tensors:
         return (
@@ -164,18 +176,18 @@ def _described(
             [],
         )
     try:
-        return None, [_shape_of(one, tensor) for tensor in tensors]
+        return None, [_shape_of(analysis, tensor) for tensor in tensors]
     except UsageError as error:
         return str(error), []
 
 
-def _raw(one: Analysis, folder: Path, params: list[_Param]) -> dict[str, str]:
+def _raw(analysis: Analysis, folder: Path, params: list[_Param]) -> dict[str, str]:
     """Files with the dumped bytes of tensors that are not stored as values: of no known type, or
     none of the inputs and outputs.
     """
     stored = {(param.io, param.index) for param in params if param.value is not None}
     files = {}
-    for dumped in one.dump.tensors if one.dump is not None else ():
+    for dumped in analysis.dump.tensors if analysis.dump is not None else ():
         if (
             (dumped.io, dumped.index) in stored
             or dumped.zeroed
@@ -186,25 +198,27 @@ def _raw(one: Analysis, folder: Path, params: list[_Param]) -> dict[str, str]:
         side_folder = folder / f"{dumped.io}s"
         side_folder.mkdir(exist_ok=True)
         name = f"{dumped.io}s/{dumped.io}.{dumped.index}.bin"
-        (folder / name).write_bytes(raw_of(one.dump.file, dumped) if one.dump is not None else b"")
+        (folder / name).write_bytes(
+            raw_of(analysis.dump.file, dumped) if analysis.dump is not None else b""
+        )
         files[dumped.label] = name
     return files
 
 
-def call_of(one: Analysis) -> tuple[object, ...]:
+def call_of(analysis: Analysis) -> tuple[object, ...]:
     """What makes the call of an error the same as that of another: kernel, tiling, and the tensors
     but for their addresses.
     """
     tensors = tuple(
         (tensor.io, tensor.index, tensor.dtype, tensor.format, tensor.shape, tensor.size)
-        for tensor in one.tensors
+        for tensor in analysis.tensors
     )
     return (
-        one.operator,
-        one.fault.dev_func,
-        one.tiling.data,
+        analysis.operator,
+        analysis.fault.dev_func,
+        analysis.tiling.data,
         tensors,
-        one.dump.file if one.dump is not None else None,
+        analysis.dump.file if analysis.dump is not None else None,
     )
 
 
@@ -224,37 +238,37 @@ def is_case(folder: Path) -> bool:
     )
 
 
-def tried(one: Analysis) -> Analysis:
+def tried(analysis: Analysis) -> Analysis:
     """The analysis once its case was run: on the device its outcome completes the verdict;
     elsewhere it is only told.
     """
     from opscope.repro import execute
 
-    if one.case is None:
-        return one
-    outcome = execute(Path(one.case.folder), timeout=_LONGEST)
+    if analysis.case is None:
+        return analysis
+    outcome = execute(Path(analysis.case.folder), timeout=_LONGEST)
     case = msgspec.structs.replace(
-        one.case, status=outcome.status, device=outcome.device, reason=outcome.reason
+        analysis.case, status=outcome.status, device=outcome.device, reason=outcome.reason
     )
-    done = msgspec.structs.replace(one, case=case)
+    done = msgspec.structs.replace(analysis, case=case)
     if outcome.device != "npu" or outcome.status not in (REPRODUCED, NOT_REPRODUCED):
         return done
     return with_case_result(done, outcome.status)
 
 
-def _binary_name(one: Analysis) -> str:
+def _binary_name(analysis: Analysis) -> str:
     """Name of the binary without .o: the description's, else the function's without its endings,
     else the kernel's.
     """
-    said = one.fault.dev_func or one.operator or "kernel"
+    name = analysis.fault.dev_func or analysis.operator or "kernel"
     # A static kernel is NAME__kernel0 of NAME.o; a dynamic one has its tiling key behind the
     # binary's name.
     function = (
-        said.removesuffix("__kernel0")
-        if said.endswith("__kernel0")
-        else stripped(said, one.fault.tiling_key)[-1]
+        name.removesuffix("__kernel0")
+        if name.endswith("__kernel0")
+        else stripped(name, analysis.fault.tiling_key)[-1]
     )
-    known = one.kernel.binary if one.kernel is not None else function
+    known = analysis.kernel.binary if analysis.kernel is not None else function
     return (
         "".join(
             character if character.isalnum() or character in "_-." else "_" for character in known
@@ -263,24 +277,24 @@ def _binary_name(one: Analysis) -> str:
     )
 
 
-def _comment(one: Analysis) -> str:
-    return _plain(f"{one.operator} {one.name or ''}".strip())
+def _comment(analysis: Analysis) -> str:
+    return _plain(f"{analysis.operator} {analysis.name or ''}".strip())
 
 
 def _plain(text: str) -> str:
     return "".join(character if character.isprintable() else "?" for character in text)
 
 
-def _dumped(one: Analysis, tensor: KernelTensor) -> DumpedTensor | None:
-    known = one.dump.tensors if one.dump is not None else ()
+def _dumped(analysis: Analysis, tensor: KernelTensor) -> DumpedTensor | None:
+    known = analysis.dump.tensors if analysis.dump is not None else ()
     return next(
         (dumped for dumped in known if (dumped.io, dumped.index) == (tensor.io, tensor.index)), None
     )
 
 
-def _shape_of(one: Analysis, tensor: KernelTensor) -> tuple[int, ...]:
+def _shape_of(analysis: Analysis, tensor: KernelTensor) -> tuple[int, ...]:
     """The shape of this call; UsageError where nothing says it."""
-    dumped = _dumped(one, tensor)
+    dumped = _dumped(analysis, tensor)
     shape = (
         tensor.shape
         if tensor.shape is not None
@@ -298,12 +312,14 @@ def _shape_of(one: Analysis, tensor: KernelTensor) -> tuple[int, ...]:
     return shape
 
 
-def _param(one: Analysis, tensor: KernelTensor, shape: tuple[int, ...], folder: Path) -> _Param:
-    dumped = _dumped(one, tensor)
+def _param(
+    analysis: Analysis, tensor: KernelTensor, shape: tuple[int, ...], folder: Path
+) -> _Param:
+    dumped = _dumped(analysis, tensor)
     layout = tensor.format or "ND"
-    values, host = _values(one, dumped)
+    values, host = _values(analysis, dumped)
     if values is None and not is_private(layout):
-        values = host = _given(one, tensor)
+        values = host = _given(analysis, tensor)
     if values is not None and is_private(layout):
         shape = tuple(values.shape)
     origin = (
@@ -327,24 +343,26 @@ def _param(one: Analysis, tensor: KernelTensor, shape: tuple[int, ...], folder: 
     )
 
 
-def _values(one: Analysis, dumped: DumpedTensor | None) -> tuple[Array | None, Array | None]:
+def _values(analysis: Analysis, dumped: DumpedTensor | None) -> tuple[Array | None, Array | None]:
     """Elements in the device's and in the host's order; none of memory that could not be copied."""
     if (
-        one.dump is None
+        analysis.dump is None
         or dumped is None
         or dumped.zeroed
         or dumped.partial
         or dumped.dtype is None
     ):
         return None, None
-    host = values_of(one.dump.file, dumped, one.tensors)
-    device = device_values_of(one.dump.file, dumped)
+    host = values_of(analysis.dump.file, dumped, analysis.tensors)
+    device = device_values_of(analysis.dump.file, dumped)
     return (host if device is None else device), host
 
 
-def _given(one: Analysis, tensor: KernelTensor) -> Array | None:
+def _given(analysis: Analysis, tensor: KernelTensor) -> Array | None:
     """What the recorded call gave for a tensor, in the shape that the kernel has it in."""
-    given = None if one.filled is None else one.filled.given.get((tensor.io, tensor.index))
+    given = (
+        None if analysis.filled is None else analysis.filled.given.get((tensor.io, tensor.index))
+    )
     if given is None or given.values is None or tensor.shape is None:
         return None
     values = given.values  # of a type that NumPy does not have they are bytes
@@ -382,7 +400,7 @@ def _line(param: _Param) -> str:
     """One entry of params, in the manual's keys and order."""
     keys = ("shape", "dtype", "format", "ori_shape", "ori_format")
     values = {key: getattr(param, key) for key in keys}
-    said = ", ".join(
+    words = ", ".join(
         f'"{key}": {json.dumps(value) if isinstance(value, str) else value}'
         for key, value in values.items()
     )
@@ -391,64 +409,71 @@ def _line(param: _Param) -> str:
         if param.io == "input" and param.value is not None
         else ""
     )
-    return f"            {{{said}{value}}},"
+    return f"            {{{words}{value}}},"
 
 
-def _binaries(one: Analysis, folder: Path, name: str) -> list[str]:
+def _binaries(analysis: Analysis, folder: Path, name: str) -> list[str]:
     """Copies the kernel's binary and its .json as NAME.o and NAME.json; what is missing of them."""
     kernel_folder = folder / "kernel_meta"
     kernel_folder.mkdir()
     lacks = []
-    binary = next((path for path in one.objects if path.stat().st_size <= _LARGEST_BINARY), None)
+    binary = next(
+        (path for path in analysis.objects if path.stat().st_size <= _LARGEST_BINARY), None
+    )
     if binary is not None:
         shutil.copyfile(binary, kernel_folder / f"{name}.o")
-    elif (held := _held_binary(one)) is not None:
+    elif (held := _held_binary(analysis)) is not None:
         (kernel_folder / f"{name}.o").write_bytes(held)
     else:
         lacks.append(f"the kernel's binary: put it at kernel_meta/{name}.o")
-    if one.kernel is not None:
+    if analysis.kernel is not None:
         (kernel_folder / f"{name}.json").write_text(
-            json.dumps(one.kernel.document, indent=1), encoding="utf-8", errors="backslashreplace"
+            json.dumps(analysis.kernel.document, indent=1),
+            encoding="utf-8",
+            errors="backslashreplace",
         )
     else:
         lacks.append(f"the kernel's description: put it at kernel_meta/{name}.json")
     return lacks
 
 
-def _held_binary(one: Analysis) -> bytes | None:
+def _held_binary(analysis: Analysis) -> bytes | None:
     """The binary out of the .core file, as the compiler wrote it, else as it was loaded."""
-    held = (one.core.binary or one.core.loaded) if one.core is not None else None
-    if one.core is None or held is None or held[1] > _LARGEST_BINARY:
+    held = (analysis.core.binary or analysis.core.loaded) if analysis.core is not None else None
+    if analysis.core is None or held is None or held[1] > _LARGEST_BINARY:
         return None
-    data = content(Path(one.core.path), held)
+    data = content(Path(analysis.core.path), held)
     return data if data.startswith(b"\x7fELF") else None
 
 
-def _uncertain(one: Analysis) -> list[str]:
+def _uncertain(analysis: Analysis) -> list[str]:
     """What has to be known of a case that a recorded call filled in."""
-    if one.call is None or one.filled is None:
+    if analysis.call is None or analysis.filled is None:
         return []
     doubts = []
-    if not one.call.certain:
+    if not analysis.call.certain:
         doubts.append(
-            f"certainty: {one.call.name} is the first recorded call of {one.call.op} that may have "
+            f"certainty: {analysis.call.name} is the first recorded call of "
+            f"{analysis.call.op} that may have "
             "failed; record with --sync to know"
         )
-    if not any(tensor.io == "output" for tensor in one.tensors):
+    if not any(tensor.io == "output" for tensor in analysis.tensors):
         doubts.append("outputs: the call raised before it had any; add them to main.py")
-    if one.filled.in_order_of_call:
+    if analysis.filled.in_order_of_call:
         doubts.append(
             "the kernel's own order of tensors: inputs and outputs are in the order of the "
-            f"PyTorch call ({one.call.op}); attributes of the operator are not known"
+            f"PyTorch call ({analysis.call.op}); attributes of the operator are not known"
         )
     return doubts
 
 
-def _without_values(one: Analysis, params: list[_Param], launch: Launch | None) -> list[str]:
+def _without_values(analysis: Analysis, params: list[_Param], launch: Launch | None) -> list[str]:
     if (
         not params
         and launch is not None
-        and not any(one.file for one in launch.buffers if one.io not in ("tiling", "spare"))
+        and not any(
+            buffer.file for buffer in launch.buffers if buffer.io not in ("tiling", "spare")
+        )
     ):
         return [
             (
@@ -459,19 +484,19 @@ def _without_values(one: Analysis, params: list[_Param], launch: Launch | None) 
     absent = [str(param.index) for param in params if param.io == "input" and param.value is None]
     if not absent:
         return []
-    kept = (
-        f"; opscope run --sync --journal {shlex.quote(one.call.op)} -- CMD keeps them"
-        if one.call is not None
+    without = (
+        f"; opscope run --sync --journal {shlex.quote(analysis.call.op)} -- CMD keeps them"
+        if analysis.call is not None
         else ""
     )
     numbers = ", ".join(absent)
     return [
-        f"values of input {numbers}: without them OpUT takes random numbers from 0.1 to 1{kept}"
+        f"values of input {numbers}: without them OpUT takes random numbers from 0.1 to 1{without}"
     ]
 
 
 def _record(
-    one: Analysis, params: list[_Param], name: str, launch: Launch | None
+    analysis: Analysis, params: list[_Param], name: str, launch: Launch | None
 ) -> dict[str, Any]:
     sides = {
         f"{side}s": [msgspec.structs.asdict(param) for param in params if param.io == side]
@@ -479,37 +504,39 @@ def _record(
     }
     return {
         "form": FORM,
-        "op": one.operator,
-        "node": one.name,
+        "op": analysis.operator,
+        "node": analysis.name,
         "kernel": name,
         "binary": f"kernel_meta/{name}.o",
-        "attributes": attributes_of(one.node, one.kernel),
+        "attributes": attributes_of(analysis.node, analysis.kernel),
         "call": None
-        if one.call is None
+        if analysis.call is None
         else {
-            "name": one.call.name,
-            "op": one.call.op,
-            "source": one.call.source,
-            "args": one.call.tree,
+            "name": analysis.call.name,
+            "op": analysis.call.op,
+            "source": analysis.call.source,
+            "args": analysis.call.tree,
         },
-        "tiling_key": one.fault.tiling_key,
-        "block_dim": one.fault.block_dim,
+        "tiling_key": analysis.fault.tiling_key,
+        "block_dim": analysis.fault.block_dim,
         "launch": None if launch is None else msgspec.to_builtins(launch),
         **sides,
     }
 
 
-def _called(one: Analysis) -> str:
-    if one.call is None:
+def _called(analysis: Analysis) -> str:
+    if analysis.call is None:
         return ""
-    command = f"opscope repro {shlex.quote(one.call.run)} {shlex.quote(one.call.name)}"
+    command = f"opscope repro {shlex.quote(analysis.call.run)} {shlex.quote(analysis.call.name)}"
     return (
-        f"The program's call, {_plain(one.call.name)}:\n\n    {_plain(one.call.text)}\n\n"
+        f"The program's call, {_plain(analysis.call.name)}:\n\n    {_plain(analysis.call.text)}\n\n"
         f"As a script of PyTorch: `{_plain(command)}`.\n\n"
     )
 
 
-def _readme(one: Analysis, params: list[_Param], launch: Launch | None, lacks: list[str]) -> str:
+def _readme(
+    analysis: Analysis, params: list[_Param], launch: Launch | None, lacks: list[str]
+) -> str:
     rows = "\n".join(
         f"| {param.io} {param.index} | {param.dtype} | {list(param.shape)} | {param.format} | "
         f"{param.value or 'not dumped'} |"
@@ -517,8 +544,8 @@ def _readme(one: Analysis, params: list[_Param], launch: Launch | None, lacks: l
     )
     if not params and launch is not None:
         rows = "\n".join(
-            f"| {one.label} | ? | {one.size} bytes | ? | {one.file or 'not dumped'} |"
-            for one in launch.buffers
+            f"| {buffer.label} | ? | {buffer.size} bytes | ? | {buffer.file or 'not dumped'} |"
+            for buffer in launch.buffers
         )
     main = (
         "python3 main.py      # on the machine with CANN: op_test_frame runs the kernel's "
@@ -527,11 +554,11 @@ def _readme(one: Analysis, params: list[_Param], launch: Launch | None, lacks: l
         else ""
     )
     verdict = "".join(
-        character if character not in "`|<>" else " " for character in one.verdict.text
+        character if character not in "`|<>" else " " for character in analysis.verdict.text
     )
     missing = "".join(f"- {text}\n" for text in lacks) or "- nothing\n"
     return (
-        f"# Single-operator case: {_comment(one)}\n\n{verdict}\n\n"
+        f"# Single-operator case: {_comment(analysis)}\n\n{verdict}\n\n"
         f"```sh\n{main}"
         "python3 launch.py    # on the machine with CANN: the binary by pyACL, each argument "
         "between two guards\n"
@@ -539,7 +566,7 @@ def _readme(one: Analysis, params: list[_Param], launch: Launch | None, lacks: l
         "fails, 125 cannot be tried\n```\n\n"
         "Take the outcome back: `opscope aicore … --case-result reproduced`, "
         "`not-reproduced`, or the folder of the new logs.\n\n"
-        f"{_called(one)}"
+        f"{_called(analysis)}"
         f"| tensor | type | shape | format | values |\n|---|---|---|---|---|\n{rows}\n\n## "
         f"Missing\n\n{missing}"
     )

@@ -81,66 +81,66 @@ _INFO950 = {
 def core_of(fault: Fault, cores: Sequence[CoreFile]) -> CoreFile | None:
     """The .core file of an error: of its task, with its kernel where both are known."""
     wanted = set(kernel_names(fault))
-    for one in cores:
-        named = _NAME.fullmatch(Path(one.path).name)
+    for core in cores:
+        named = _NAME.fullmatch(Path(core.path).name)
         if named is None:
             continue
         task = (int(named["stream"]), int(named["task"])) == (fault.stream, fault.task)
         kernel = not wanted or wanted & {
-            *stripped(one.kernel, fault.tiling_key),
+            *stripped(core.kernel, fault.tiling_key),
             *stripped(named["kernel"], fault.tiling_key),
         }
         if task and kernel:
-            return one
+            return core
     return None
 
 
-def fault_of(one: CoreFile) -> Fault:
+def fault_of(file: CoreFile) -> Fault:
     """An error of which only the .core file is there."""
-    named = _NAME.fullmatch(Path(one.path).name)
+    named = _NAME.fullmatch(Path(file.path).name)
     task_facts = (
         {"stream": int(named["stream"]), "task": int(named["task"]), "kernel": named["kernel"]}
         if named
         else {}
     )
     return completed(
-        Fault(files=(one.path,), device=one.device, function=one.kernel or None, **task_facts),  # type: ignore[arg-type]
-        one,
+        Fault(files=(file.path,), device=file.device, function=file.kernel or None, **task_facts),  # type: ignore[arg-type]
+        file,
     )
 
 
-def completed(fault: Fault, one: CoreFile) -> Fault:
+def completed(fault: Fault, file: CoreFile) -> Fault:
     """The error with what only the .core file knows: what the logs say stays."""
-    changes: dict[str, object] = {"dump_files": (*fault.dump_files, DumpFile("core", one.path))}
+    changes: dict[str, object] = {"dump_files": (*fault.dump_files, DumpFile("core", file.path))}
     if not any(core.bits or core.registers for core in fault.cores):
         changes["cores"] = tuple(
-            core for each in one.registers if (core := _core(each, one, fault)).bits
+            core for each in file.registers if (core := _core(each, file, fault)).bits
         )
     if not fault.arguments:
-        changes["arguments"] = tuple(_arguments(one))
+        changes["arguments"] = tuple(_arguments(file))
     if not fault.words_after:
-        changes["words_after"] = _words(one)
+        changes["words_after"] = _words(file)
     if not fault.tiling:
         changes["tiling"] = next(
             (
-                _content(one, number)
-                for number, block in enumerate(one.blocks)
+                _content(file, number)
+                for number, block in enumerate(file.blocks)
                 if block.type == _TILING
             ),
             b"",
         )
     if not fault.generation:
-        changes["generation"] = "Ascend 950" if one.value_bytes == 32 else "STARS (910B, A3, 310P)"
+        changes["generation"] = "Ascend 950" if file.value_bytes == 32 else "STARS (910B, A3, 310P)"
     return msgspec.structs.replace(
         fault, **{name: value for name, value in changes.items() if value}
     )
 
 
-def _core(each: Registers, one: CoreFile, fault: Fault) -> Core:
+def _core(each: Registers, file: CoreFile, fault: Fault) -> Core:
     kind = "aivec error" if each.core.startswith("AIV") else "aicore error"
     number = int(each.core.split()[1])
-    plain = Core(core=number, kind=kind, device=one.device, time=fault.time)
-    if one.value_bytes == 16:
+    plain = Core(core=number, kind=kind, device=file.device, time=fault.time)
+    if file.value_bytes == 16:
         named = {
             _CLASSIC[address]: value
             for address, value in each.values.items()
@@ -163,9 +163,9 @@ def _core(each: Registers, one: CoreFile, fault: Fault) -> Core:
     )
 
 
-def _arguments(one: CoreFile) -> Iterator[Argument]:
+def _arguments(file: CoreFile) -> Iterator[Argument]:
     counted: dict[str, int] = {}
-    for block in one.blocks:
+    for block in file.blocks:
         io = _IO.get(block.type)
         if io is None:
             continue
@@ -182,37 +182,37 @@ def _arguments(one: CoreFile) -> Iterator[Argument]:
         )
 
 
-def _content(one: CoreFile, number: int) -> bytes:
-    block = one.blocks[number]
+def _content(file: CoreFile, number: int) -> bytes:
+    block = file.blocks[number]
     return (
-        content(Path(one.path), (block.offset, min(block.size, block.stored)))
+        content(Path(file.path), (block.offset, min(block.size, block.stored)))
         if block.copied
         else b""
     )
 
 
-def _words(one: CoreFile) -> tuple[int, ...]:
+def _words(file: CoreFile) -> tuple[int, ...]:
     places = (
         number
-        for number, block in enumerate(one.blocks)
+        for number, block in enumerate(file.blocks)
         if block.type == _ARGUMENTS and block.size <= 8 * _MAX_WORDS
     )
-    data = next((_content(one, number) for number in places), b"")
+    data = next((_content(file, number) for number in places), b"")
     return tuple(int.from_bytes(data[at : at + 8], "little") for at in range(0, len(data) - 7, 8))
 
 
-def kernel_in(one: CoreFile) -> Kernel | None:
+def kernel_in(file: CoreFile) -> Kernel | None:
     """The kernel's description that the .core file carries."""
-    if one.description is None or one.description[1] > _MAX_JSON:
+    if file.description is None or file.description[1] > _MAX_JSON:
         return None
     try:
-        document = parse_json(content(Path(one.path), one.description).rstrip(b"\0"), one.path)
+        document = parse_json(content(Path(file.path), file.description).rstrip(b"\0"), file.path)
     except FormatError:
         return None
-    return kernel_of(document, one.path) if is_kernel(document) else None
+    return kernel_of(document, file.path) if is_kernel(document) else None
 
 
-def values_in(one: CoreFile, io: str, index: int) -> bytes | None:
+def values_in(file: CoreFile, io: str, index: int) -> bytes | None:
     """Bytes of a tensor in the .core file; None where it does not hold them."""
-    places = [number for number, block in enumerate(one.blocks) if _IO.get(block.type) == io]
-    return _content(one, places[index]) or None if index < len(places) else None
+    places = [number for number, block in enumerate(file.blocks) if _IO.get(block.type) == io]
+    return _content(file, places[index]) or None if index < len(places) else None

@@ -66,20 +66,20 @@ class Dump(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def unsound(self) -> tuple[DumpedTensor, ...]:
         """Inputs with NaN or Inf, or whose memory could not be read."""
-        return tuple(one for one in self.tensors if one.io == "input" and one.troubles)
+        return tuple(tensor for tensor in self.tensors if tensor.io == "input" and tensor.troubles)
 
 
 def find_dump(paths: Sequence[Path], fault: Fault, node_names: Sequence[str]) -> Path | None:
     """The dump of this error among dump files: the file the log names, else that of its task, else
     of its node.
     """
-    said = {
+    named = {
         file.path.replace("\\", "/").rpartition("/")[2]
         for file in fault.dump_files
         if file.what == "exception"
     }
     for path in paths:
-        if path.name in said:
+        if path.name in named:
             return path
     parsed = [
         (path, name)
@@ -142,13 +142,13 @@ def _sides(file: DumpFile, tensors: Sequence[KernelTensor]) -> list[tuple[str, i
     rows: list[tuple[str, int, str, int]] = []
     counted = 0
     call = [
-        (one.io, one.index)
-        for one in tensors
-        if one.part == 0 and one.io in ("input", "output", "workspace")
+        (tensor.io, tensor.index)
+        for tensor in tensors
+        if tensor.part == 0 and tensor.io in ("input", "output", "workspace")
     ]
     flat = not file.header.output and any(io == "output" for io, _ in call)
-    for entry, one in enumerate(file.header.input):
-        if one.input_type == _TILING:
+    for entry, described in enumerate(file.header.input):
+        if described.input_type == _TILING:
             rows.append(("input", entry, "tiling", 0))
         elif flat and counted < len(call):
             rows.append(("input", entry, *call[counted]))
@@ -171,7 +171,12 @@ def _one(
     (io, entry), (as_io, index) = at, in_call
     header = tensor.tensors(file, io)[entry]
     known = next(
-        (one for one in tensors if (one.io, one.index, one.part) == (as_io, index, 0)), None
+        (
+            tensor
+            for tensor in tensors
+            if (tensor.io, tensor.index, tensor.part) == (as_io, index, 0)
+        ),
+        None,
     )
     partial = not file.whole(tensor.place(file, io, entry))
     values, dtype, shape = _values(file, io, entry, known if as_io != "tiling" else None)
@@ -208,12 +213,12 @@ def _names_it(failed: Sequence[str], address: int, known: KernelTensor | None) -
     addresses = {address, known.address if known is not None else 0} - {0, None}
     for line in failed:
         lowered = line.lower()
-        if "0x" not in lowered or any(f"{one:#x}" in lowered for one in addresses):
+        if "0x" not in lowered or any(f"{address:#x}" in lowered for address in addresses):
             return True
     return False
 
 
-def values_of(path: str, one: DumpedTensor, tensors: Sequence[KernelTensor]) -> Array | None:
+def values_of(path: str, dumped: DumpedTensor, tensors: Sequence[KernelTensor]) -> Array | None:
     """Elements of a dumped tensor in the shape of the call; None where its type is not known or the
     file is torn.
     """
@@ -221,15 +226,17 @@ def values_of(path: str, one: DumpedTensor, tensors: Sequence[KernelTensor]) -> 
         (
             other
             for other in tensors
-            if (other.io, other.index, other.part) == (one.io, one.index, 0)
+            if (other.io, other.index, other.part) == (dumped.io, dumped.index, 0)
         ),
         None,
     )
-    if one.entry_io == _CORE:
-        return _typed(_core_bytes(path, one), known)[0]
+    if dumped.entry_io == _CORE:
+        return _typed(_core_bytes(path, dumped), known)[0]
     file = dumpfile.read(path)
     try:
-        return _values(file, one.entry_io, one.entry, known if one.io != "tiling" else None)[0]
+        return _values(
+            file, dumped.entry_io, dumped.entry, known if dumped.io != "tiling" else None
+        )[0]
     except (FormatError, MissingValueError):
         return None
 
@@ -311,51 +318,51 @@ def _troubles(statistics: dict[str, Any], *, zeroed: bool, partial: bool) -> tup
     return tuple(troubles)
 
 
-def device_values_of(path: str, one: DumpedTensor) -> Array | None:
+def device_values_of(path: str, dumped: DumpedTensor) -> Array | None:
     """Elements as they lie on the device, in the device's shape; None where the dump has no type
     for them or is torn.
     """
-    if one.entry_io == _CORE:
+    if dumped.entry_io == _CORE:
         return None
     file = dumpfile.read(path)
     try:
-        seen = tensor.view(file, one.entry_io, one.entry)
+        seen = tensor.view(file, dumped.entry_io, dumped.entry)
         return (
             None
             if seen.kind is UNDEFINED or seen.partial
-            else tensor.device(file, one.entry_io, one.entry, seen)
+            else tensor.device(file, dumped.entry_io, dumped.entry, seen)
         )
     except (FormatError, MissingValueError):
         return None
 
 
-def raw_of(path: str, one: DumpedTensor) -> bytes:
+def raw_of(path: str, dumped: DumpedTensor) -> bytes:
     """Bytes of a dumped tensor as they lie in the file."""
-    if one.entry_io == _CORE:
-        return _core_bytes(path, one).tobytes()
+    if dumped.entry_io == _CORE:
+        return _core_bytes(path, dumped).tobytes()
     file = dumpfile.read(path)
-    return file.payload(tensor.place(file, one.entry_io, one.entry)).tobytes()
+    return file.payload(tensor.place(file, dumped.entry_io, dumped.entry)).tobytes()
 
 
 def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None:
     """The memory of a .core file as a dump; None where none of the call's tensors is in it."""
     dumped = []
-    for one in tensors:
+    for argument in tensors:
         raw = (
-            values_in(core, one.io, one.index)
-            if one.part == 0 and one.io in ("input", "output", "unknown")
+            values_in(core, argument.io, argument.index)
+            if argument.part == 0 and argument.io in ("input", "output", "unknown")
             else None
         )
         if raw is None:
             continue
-        values, dtype, shape = _typed(_flat(raw), one)
+        values, dtype, shape = _typed(_flat(raw), argument)
         statistics, denormal = _statistics(values, dtype) if values is not None else ({}, 0)
-        partial = one.size is not None and len(raw) < one.size
+        partial = argument.size is not None and len(raw) < argument.size
         dumped.append(
             DumpedTensor(
-                io=one.io,
-                index=one.index,
-                entry=one.index,
+                io=argument.io,
+                index=argument.index,
+                entry=argument.index,
                 entry_io=_CORE,
                 dtype=dtype,
                 shape=shape,
@@ -365,14 +372,14 @@ def dump_of_core(core: CoreFile, tensors: Sequence[KernelTensor]) -> Dump | None
                 all_zero=not any(raw),
                 partial=partial,
                 troubles=_troubles(statistics, zeroed=False, partial=partial),
-                label=f"{one.io} {one.index}",
+                label=f"{argument.io} {argument.index}",
             )
         )
     return Dump(file=core.path, op_name=core.kernel, tensors=tuple(dumped)) if dumped else None
 
 
-def _core_bytes(path: str, one: DumpedTensor) -> Array:
-    return _flat(values_in(corefile.read(Path(path)), one.io, one.index) or b"")
+def _core_bytes(path: str, dumped: DumpedTensor) -> Array:
+    return _flat(values_in(corefile.read(Path(path)), dumped.io, dumped.index) or b"")
 
 
 def _flat(raw: bytes) -> Array:

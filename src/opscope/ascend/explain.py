@@ -60,7 +60,7 @@ _INFO = ("vec", "mte", "ifu", "ccu", "cube", "biu")
 def document(
     analyses: Sequence[Analysis],
     *,
-    found: Collection,
+    collection: Collection,
     read: int,
     codes: dict[str, str],
     runs: Sequence[str],
@@ -71,14 +71,17 @@ def document(
         for code, text in codes.items()
         if (meaning := _meaning(code))
     ]
-    problems = [*found.problems, *(problem for one in analyses for problem in one.problems)]
+    problems = [
+        *collection.problems,
+        *(problem for analysis in analyses for problem in analysis.problems),
+    ]
     files = {
         "logs": read,
-        "graphs": len(found.graphs),
-        "kernels": len(found.kernels),
-        "objects": len(found.objects),
-        "dumps": len(found.dumps),
-        "cores": len(found.cores),
+        "graphs": len(collection.graphs),
+        "kernels": len(collection.kernels),
+        "objects": len(collection.objects),
+        "dumps": len(collection.dumps),
+        "cores": len(collection.cores),
     }
     summary: dict[str, Any] = {
         "files": files,
@@ -91,8 +94,8 @@ def document(
         verb="aicore",
         runs=tuple(runs),
         verdict="found" if analyses else "clean",
-        complete=not found.problems,
-        findings=tuple(finding(one) for one in analyses),
+        complete=not collection.problems,
+        findings=tuple(finding(analysis) for analysis in analyses),
         summary=summary,
     )
 
@@ -104,33 +107,37 @@ def _meaning(code: str) -> str | None:
     return None if meaning is None else meaning.text
 
 
-def finding(one: Analysis) -> Finding:
+def finding(analysis: Analysis) -> Finding:
     """One error as a finding."""
-    fault = one.fault
-    place, called_at = one.place, one.call.source if one.call is not None else None
+    fault = analysis.fault
+    place, called_at = analysis.place, analysis.call.source if analysis.call is not None else None
     return Finding(
         kind="aicore-error",
-        call=one.name or fault.kernel,
-        op=one.operator,
+        call=analysis.name or fault.kernel,
+        op=analysis.operator,
         source=((place.python or place.source) if place else None) or called_at,
         status=next((core.code for core in fault.cores if core.code), None),
-        reasons=tuple(_reasons(one)),
-        confidence=one.verdict.confidence,
-        evidence=tuple(_parts(one)),
-        inputs=tuple(_slot(one, tensor) for tensor in one.tensors if tensor.io == "input"),
-        outputs=tuple(_slot(one, tensor) for tensor in one.tensors if tensor.io == "output"),
+        reasons=tuple(_reasons(analysis)),
+        confidence=analysis.verdict.confidence,
+        evidence=tuple(_parts(analysis)),
+        inputs=tuple(
+            _slot(analysis, tensor) for tensor in analysis.tensors if tensor.io == "input"
+        ),
+        outputs=tuple(
+            _slot(analysis, tensor) for tensor in analysis.tensors if tensor.io == "output"
+        ),
     )
 
 
-def _reasons(one: Analysis) -> Iterator[str]:
-    said: dict[str, None] = {}
-    for core in one.fault.cores:
-        said.update(
+def _reasons(analysis: Analysis) -> Iterator[str]:
+    reasons: dict[str, None] = {}
+    for core in analysis.fault.cores:
+        reasons.update(
             dict.fromkeys(f"{bit.name}: {bit.meaning}{_typed(core, bit)}" for bit in _bits(core))
         )
         if not core.bits:
-            said["timeout or trap: no error bit is set"] = None
-    yield from said or {"the logs hold no registers of the core": None}
+            reasons["timeout or trap: no error bit is set"] = None
+    yield from reasons or {"the logs hold no registers of the core": None}
 
 
 def _typed(core: Core, bit: Bit) -> str:
@@ -141,21 +148,25 @@ def _typed(core: Core, bit: Bit) -> str:
     word = core.register(f"{unit} error info") if unit else None
     if unit is None or word is None:
         return ""
-    said = next(field.value for field in registers.decode_info(unit, word) if field.name == "type")
-    return f"; the {unit.upper()} info says {said.partition(' ')[2]}"
+    words = next(field.value for field in registers.decode_info(unit, word) if field.name == "type")
+    return f"; the {unit.upper()} info says {words.partition(' ')[2]}"
 
 
 def _bits(core: Core) -> list[Bit]:
     return [registers.bit(number, core.numbering) for number in core.bits]
 
 
-def _slot(one: Analysis, tensor: KernelTensor) -> Slot:
+def _slot(analysis: Analysis, tensor: KernelTensor) -> Slot:
     dumped = (
         next(
-            (one for one in one.dump.tensors if (one.io, one.index) == (tensor.io, tensor.index)),
+            (
+                dumped
+                for dumped in analysis.dump.tensors
+                if (dumped.io, dumped.index) == (tensor.io, tensor.index)
+            ),
             None,
         )
-        if one.dump
+        if analysis.dump
         else None
     )
     slot = str(tensor.index) if tensor.part == 0 else f"{tensor.index}.{tensor.part}"
@@ -173,27 +184,27 @@ def _slot(one: Analysis, tensor: KernelTensor) -> Slot:
     )
 
 
-def _parts(one: Analysis) -> Iterator[msgspec.Struct]:
-    yield from one.verdicts
-    yield _error(one)
-    cores = zip(one.fault.cores, one.counters, strict=True)
+def _parts(analysis: Analysis) -> Iterator[msgspec.Struct]:
+    yield from analysis.verdicts
+    yield _error(analysis)
+    cores = zip(analysis.fault.cores, analysis.counters, strict=True)
     yield CoresPart(cores=tuple(_core(core, counter) for core, counter in cores))
-    yield ReturnedPart(codes=tuple(_returned(one)))
+    yield ReturnedPart(codes=tuple(_returned(analysis)))
     yield ArgumentsPart(
-        tensors=tuple(map(_tensor, one.tensors)),
-        words_before=tuple(map(hex, one.fault.words_before[:_MAX_WORDS])),
-        words_after=tuple(map(hex, one.fault.words_after[:_MAX_WORDS])),
-        block_dim=one.fault.block_dim,
-        args_size=one.fault.args_size,
+        tensors=tuple(map(_tensor, analysis.tensors)),
+        words_before=tuple(map(hex, analysis.fault.words_before[:_MAX_WORDS])),
+        words_after=tuple(map(hex, analysis.fault.words_after[:_MAX_WORDS])),
+        block_dim=analysis.fault.block_dim,
+        args_size=analysis.fault.args_size,
     )
-    yield _addresses(one)
-    yield _tiling(one)
-    yield from _sources(one)
-    if one.call is not None:
-        yield CallPart(**_named(CallPart, one.call))
-    if one.case is not None:
-        yield one.case
-    yield MissingPart(items=one.missing)
+    yield _addresses(analysis)
+    yield _tiling(analysis)
+    yield from _sources(analysis)
+    if analysis.call is not None:
+        yield CallPart(**_named(CallPart, analysis.call))
+    if analysis.case is not None:
+        yield analysis.case
+    yield MissingPart(items=analysis.missing)
 
 
 def _named(kind: type[msgspec.Struct], record: msgspec.Struct, **others: Any) -> dict[str, Any]:
@@ -204,15 +215,15 @@ def _named(kind: type[msgspec.Struct], record: msgspec.Struct, **others: Any) ->
     return {**known, **others}
 
 
-def _error(one: Analysis) -> ErrorPart:
-    fault = one.fault
+def _error(analysis: Analysis) -> ErrorPart:
+    fault = analysis.fault
     others = {
         "function": fault.dev_func,
-        "operator": one.operator,
-        "node": one.name,
+        "operator": analysis.operator,
+        "node": analysis.name,
         "dump_level": fault.level,
         "description": fault.described,
-        "case_result": one.case_result,
+        "case_result": analysis.case_result,
     }
     return ErrorPart(**_named(ErrorPart, fault, **others))
 
@@ -290,9 +301,9 @@ def _counter(counter: ProgramCounter) -> Counter:
     )
 
 
-def _returned(one: Analysis) -> Iterator[ToldCode]:
+def _returned(analysis: Analysis) -> Iterator[ToldCode]:
     seen: set[str] = set()
-    for code in sorted(one.fault.returned, key=lambda code: code.text is None):
+    for code in sorted(analysis.fault.returned, key=lambda code: code.text is None):
         if code.code in seen:
             continue
         seen.add(code.code)
@@ -311,24 +322,24 @@ def _tensor(tensor: KernelTensor) -> ToldTensor:
     return ToldTensor(**_named(ToldTensor, tensor, address=address, said_address=said_address))
 
 
-def _addresses(one: Analysis) -> AddressesPart:
+def _addresses(analysis: Analysis) -> AddressesPart:
     return AddressesPart(
         checks=tuple(
             ToldCheck(**_named(ToldCheck, check, address=_hex(check.address)))
-            for check in one.checks
+            for check in analysis.checks
         ),
         owners=tuple(
             ToldOwner(source=owner.source, address=hex(owner.address), text=owner.text)
-            for owner in one.owners
+            for owner in analysis.owners
         ),
-        allocations=None if one.fault.allocations is None else len(one.fault.allocations),
+        allocations=None if analysis.fault.allocations is None else len(analysis.fault.allocations),
     )
 
 
-def _tiling(one: Analysis) -> TilingPart:
-    tiling = one.tiling
+def _tiling(analysis: Analysis) -> TilingPart:
+    tiling = analysis.tiling
     return TilingPart(
-        key=one.fault.tiling_key,
+        key=analysis.fault.tiling_key,
         bytes=tiling.data.hex(" "),
         held=len(tiling.data),
         size=tiling.size,
@@ -343,20 +354,20 @@ def _tiling(one: Analysis) -> TilingPart:
     )
 
 
-def _sources(one: Analysis) -> Iterator[msgspec.Struct]:
-    if one.node is not None:
-        yield _node(one.node)
-    if one.kernel is not None:
-        yield _kernel(one.kernel, one)
-    if one.place is not None:
-        yield _place(one.place, one.heuristic_place)
-    if one.core is not None:
-        yield _core_file(one.core)
-    if one.dump is None:
+def _sources(analysis: Analysis) -> Iterator[msgspec.Struct]:
+    if analysis.node is not None:
+        yield _node(analysis.node)
+    if analysis.kernel is not None:
+        yield _kernel(analysis.kernel, analysis)
+    if analysis.place is not None:
+        yield _place(analysis.place, analysis.heuristic_place)
+    if analysis.core is not None:
+        yield _core_file(analysis.core)
+    if analysis.dump is None:
         return
-    if one.judged is not None:
-        yield ReferencePart(**one.judged._asdict())
-    yield DumpPart(**_named(DumpPart, one.dump))
+    if analysis.judged is not None:
+        yield ReferencePart(**analysis.judged._asdict())
+    yield DumpPart(**_named(DumpPart, analysis.dump))
 
 
 def _node(node: Node) -> NodePart:
@@ -364,8 +375,8 @@ def _node(node: Node) -> NodePart:
     return NodePart(**_named(NodePart, node, **attributes))
 
 
-def _kernel(kernel: Kernel, one: Analysis) -> KernelPart:
-    return KernelPart(**_named(KernelPart, kernel, objects=tuple(map(str, one.objects))))
+def _kernel(kernel: Kernel, analysis: Analysis) -> KernelPart:
+    return KernelPart(**_named(KernelPart, kernel, objects=tuple(map(str, analysis.objects))))
 
 
 def _place(place: Place, heuristic: Place | None) -> PlacePart:
@@ -383,11 +394,12 @@ def _core_file(core: CoreFile) -> CoreFilePart:
         kernel=core.kernel,
         device=core.device,
         blocks=tuple(
-            ToldBlock(**_named(ToldBlock, one, address=hex(one.address))) for one in core.blocks
+            ToldBlock(**_named(ToldBlock, block, address=hex(block.address)))
+            for block in core.blocks
         ),
-        locals=tuple(ToldLocal(**_named(ToldLocal, one)) for one in core.locals),
+        locals=tuple(ToldLocal(**_named(ToldLocal, local)) for local in core.locals),
         registers={
-            one.core: {hex(address): hex(value) for address, value in one.values.items()}
-            for one in core.registers
+            register.core: {hex(address): hex(value) for address, value in register.values.items()}
+            for register in core.registers
         },
     )

@@ -197,10 +197,12 @@ def _innermost(text: str, word: str, at: int) -> tuple[int, int] | None:
 
 def _with_producers(node: Node, known: Mapping[str, tuple[str, tuple[str, ...]]]) -> Node:
     made = tuple(
-        msgspec.structs.replace(one, type=known[one.name][0], original=known[one.name][1])
-        if one.name in known
-        else one
-        for one in node.producers
+        msgspec.structs.replace(
+            producer, type=known[producer.name][0], original=known[producer.name][1]
+        )
+        if producer.name in known
+        else producer
+        for producer in node.producers
     )
     return msgspec.structs.replace(node, producers=made)
 
@@ -208,7 +210,9 @@ def _with_producers(node: Node, known: Mapping[str, tuple[str, tuple[str, ...]]]
 def _types(text: str, word: str, node: Node, path: Path) -> dict[str, tuple[str, tuple[str, ...]]]:
     """Type and original names of the nodes that this one reads."""
     types: dict[str, tuple[str, tuple[str, ...]]] = {}
-    for start, stop in _spans(text, word, names={one.name for one in node.producers}, kernels=()):
+    for start, stop in _spans(
+        text, word, names={producer.name for producer in node.producers}, kernels=()
+    ):
         block = first(texts.parse(text[start:stop], path), word)
         producer = _proto_node(block, path) if word == "op" else _onnx_node(block, path)
         types.setdefault(producer.name, (producer.type, producer.original))
@@ -229,11 +233,11 @@ def _proto_node(block: Mapping[str, list[Any]], path: str | PathLike[str]) -> No
         name=str(first(dict(block), "name", "")),
         type=str(first(dict(block), "type", "")),
         file=str(path),
-        inputs=tuple(_desc(one) for one in block.get("input_desc", ())),
-        outputs=tuple(_desc(one) for one in block.get("output_desc", ())),
+        inputs=tuple(_desc(desc) for desc in block.get("input_desc", ())),
+        outputs=tuple(_desc(desc) for desc in block.get("output_desc", ())),
         input_names=_in_order(attributes),
         producers=_producers(block.get("input", ())),
-        consumers=tuple(dict.fromkeys(str(one) for one in block.get("dst_name", ()))),
+        consumers=tuple(dict.fromkeys(str(name) for name in block.get("dst_name", ()))),
         attributes=attributes,
         original=_names(attributes.get("_datadump_original_op_names")),
         kernels=tuple(dict.fromkeys(kernels)),
@@ -250,7 +254,7 @@ def _names(value: Any) -> tuple[str, ...]:
     listed = (
         value if isinstance(value, list | tuple) else (value,) if isinstance(value, str) else ()
     )
-    return tuple(str(one) for one in listed if one)
+    return tuple(str(name) for name in listed if name)
 
 
 def _in_order(attributes: Mapping[str, Any]) -> tuple[str, ...]:
@@ -380,7 +384,7 @@ def _json_nodes(path: Path, names: set[str], kernels: Sequence[str]) -> list[Nod
         if isinstance(op, dict)
     ]
     nodes = [_proto_node(_listed(op), path) for op in blocks if _wanted(op, names, kernels)]
-    wanted = {one.name for node in nodes for one in node.producers}
+    wanted = {producer.name for node in nodes for producer in node.producers}
     made = (_proto_node(_listed(op), path) for op in blocks if op.get("name") in wanted)
     known = {node.name: (node.type, node.original) for node in made}
     return [_with_producers(node, known) for node in nodes]
@@ -390,9 +394,9 @@ def _wanted(op: Mapping[str, Any], names: set[str], kernels: Sequence[str]) -> b
     if op.get("name") in names:
         return True
     values = (
-        one.get("value", {})
-        for one in op.get("attr", ())
-        if isinstance(one, dict) and str(one.get("key", "")).endswith("kernelname")
+        attribute.get("value", {})
+        for attribute in op.get("attr", ())
+        if isinstance(attribute, dict) and str(attribute.get("key", "")).endswith("kernelname")
     )
     return any(isinstance(value, dict) and value.get("s") in kernels for value in values)
 
@@ -401,7 +405,7 @@ def _listed(value: Any) -> Any:
     """JSON in the form that text parses to: every field a list."""
     if isinstance(value, dict):
         return {
-            key: [_listed(one) for one in (item if isinstance(item, list) else [item])]
+            key: [_listed(each) for each in (item if isinstance(item, list) else [item])]
             for key, item in value.items()
         }
     return value

@@ -23,9 +23,9 @@ def attributes_of(node: Node | None, kernel: Kernel | None) -> dict[str, Any]:
         return dict(node.operator_attributes)
     known = kernel.attributes if kernel is not None else ()
     return {
-        str(one["name"]): one["value"]
-        for one in known
-        if one.get("name") and one.get("value") is not None
+        str(attribute["name"]): attribute["value"]
+        for attribute in known
+        if attribute.get("name") and attribute.get("value") is not None
     }
 
 
@@ -39,20 +39,26 @@ def check(
 
     inputs = _side(dump, tensors, "input")
     outputs = _side(dump, tensors, "output")
-    whole = all(one is not None for one in inputs) and any(one is not None for one in outputs)
-    if not whole or not inputs or sum(one.size for one in dump.tensors) > _MAX:
+    whole = all(array is not None for array in inputs) and any(
+        array is not None for array in outputs
+    )
+    if not whole or not inputs or sum(tensor.size for tensor in dump.tensors) > _MAX:
         return None
     dtypes = [
-        one.dtype or ""
-        for one in sorted(
-            (one for one in dump.tensors if one.io == "output"), key=lambda one: one.index
+        tensor.dtype or ""
+        for tensor in sorted(
+            (tensor for tensor in dump.tensors if tensor.io == "output"),
+            key=lambda tensor: tensor.index,
         )
     ]
     return judge(operator, inputs, outputs, attributes, dtypes)
 
 
 def _side(dump: Dump, tensors: Sequence[KernelTensor], io: str) -> list[Any]:
-    dumped = sorted((one for one in dump.tensors if one.io == io), key=lambda one: one.index)
+    dumped = sorted(
+        (tensor for tensor in dump.tensors if tensor.io == io), key=lambda tensor: tensor.index
+    )
     return [
-        None if one.zeroed or one.partial else values_of(dump.file, one, tensors) for one in dumped
+        None if tensor.zeroed or tensor.partial else values_of(dump.file, tensor, tensors)
+        for tensor in dumped
     ]

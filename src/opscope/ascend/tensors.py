@@ -120,32 +120,35 @@ def _assigned(arguments: Sequence[Argument], kernel: Kernel | None) -> list[Argu
     """Arguments of a brief dump without kinds get them from the kernel's description, where the
     counts allow it.
     """
-    unknown = [one for one in arguments if one.io == "unknown"]
+    unknown = [argument for argument in arguments if argument.io == "unknown"]
     if not unknown or kernel is None or not kernel.inputs:
         return list(arguments)
     inputs, outputs = len(kernel.inputs), len(kernel.outputs)
-    if len({one.index for one in unknown}) < inputs + outputs:
+    if len({argument.index for argument in unknown}) < inputs + outputs:
         return list(arguments)
     order = {
-        index: number for number, index in enumerate(dict.fromkeys(one.index for one in unknown))
+        index: number
+        for number, index in enumerate(dict.fromkeys(argument.index for argument in unknown))
     }
     return [
-        one if one.io != "unknown" else _placed(one, order[one.index], inputs, outputs)
-        for one in arguments
+        argument
+        if argument.io != "unknown"
+        else _placed(argument, order[argument.index], inputs, outputs)
+        for argument in arguments
     ]
 
 
-def _placed(one: Argument, number: int, inputs: int, outputs: int) -> Argument:
+def _placed(argument: Argument, number: int, inputs: int, outputs: int) -> Argument:
     if number < inputs:
-        return msgspec.structs.replace(one, io="input", index=number)
+        return msgspec.structs.replace(argument, io="input", index=number)
     if number < inputs + outputs:
-        return msgspec.structs.replace(one, io="output", index=number - inputs)
-    return msgspec.structs.replace(one, io="workspace", index=number - inputs - outputs)
+        return msgspec.structs.replace(argument, io="output", index=number - inputs)
+    return msgspec.structs.replace(argument, io="workspace", index=number - inputs - outputs)
 
 
 def _workspaces(fault: Fault) -> list[Argument]:
     """Workspaces that the description lists apart: workspace_addrs and workspace_bytes."""
-    if any(one.io == "workspace" for one in fault.arguments):
+    if any(argument.io == "workspace" for argument in fault.arguments):
         return []
     addresses, sizes = (
         _list(fault.described.get(key, "")) for key in ("workspace_addrs", "workspace_bytes")
@@ -163,8 +166,8 @@ def _workspaces(fault: Fault) -> list[Argument]:
 
 def _list(text: str) -> list[int]:
     return [
-        int(one, 16) if one.lower().startswith("0x") else int(one[:20])
-        for one in re.findall(r"0x[0-9a-fA-F]{1,16}|\d+", text)[:256]
+        int(number, 16) if number.lower().startswith("0x") else int(number[:20])
+        for number in re.findall(r"0x[0-9a-fA-F]{1,16}|\d+", text)[:256]
     ]
 
 
@@ -181,15 +184,15 @@ def _shift(fault: Fault, described: Sequence[Argument]) -> int | None:
     when the words do not fit.
     """
     words = words_of(fault)
-    tensors = [one for one in described if one.part == 0]
+    tensors = [tensor for tensor in described if tensor.part == 0]
     if not words or not tensors:
         return None
     if tensors[0].position is not None:
         return tensors[0].position
     known = [
-        (number, one.address)
-        for number, one in enumerate(tensors)
-        if one.address and not on_host(one.address)
+        (number, tensor.address)
+        for number, tensor in enumerate(tensors)
+        if tensor.address and not on_host(tensor.address)
     ]
     for shift in range(_MAX_FFTS + 1):
         hits = sum(
@@ -255,7 +258,7 @@ def _parameter(kernel: Kernel | None, argument: Argument) -> Parameter | None:
     if kernel is None or argument.io not in ("input", "output"):
         return None
     known = kernel.inputs if argument.io == "input" else kernel.outputs
-    return next((one for one in known if one.index == argument.index), None)
+    return next((parameter for parameter in known if parameter.index == argument.index), None)
 
 
 def _named(argument: Argument, node: Node | None, parameter: Parameter | None) -> str | None:
@@ -345,13 +348,20 @@ def _tiling_size(fault: Fault, kernel: Kernel | None, node: Node | None) -> int 
     """Bytes of tiling: as the log loads them, else as the kernel was compiled (which counts an
     atomic index of 8 bytes).
     """
-    loaded = next((one.size for one in fault.arguments if one.io == "tiling" and one.size), None)
+    loaded = next(
+        (
+            argument.size
+            for argument in fault.arguments
+            if argument.io == "tiling" and argument.size
+        ),
+        None,
+    )
     if loaded is not None:
         return loaded
     if kernel is not None and kernel.tiling_size:
         return kernel.tiling_size
-    said: Any = node.attributes.get("op_para_size") if node is not None else None
-    return said if isinstance(said, int) and said > 0 else None
+    size: Any = node.attributes.get("op_para_size") if node is not None else None
+    return size if isinstance(size, int) and size > 0 else None
 
 
 def _tiling_word(fault: Fault, words: Sequence[int], base: int | None) -> tuple[int, int] | None:
@@ -363,12 +373,14 @@ def _tiling_word(fault: Fault, words: Sequence[int], base: int | None) -> tuple[
     inside = [
         address for address in words if base <= address < base + 8 * len(words) and address % 8 == 0
     ]
-    loaded = next((one.address for one in fault.arguments if one.io == "tiling"), None)
-    taken = {one.address for one in fault.arguments if one.io != "tiling"}
+    loaded = next(
+        (argument.address for argument in fault.arguments if argument.io == "tiling"), None
+    )
+    others = {argument.address for argument in fault.arguments if argument.io != "tiling"}
     chosen = (
         loaded
         if loaded in inside
-        else next((address for address in reversed(inside) if address not in taken), None)
+        else next((address for address in reversed(inside) if address not in others), None)
     )
     return None if chosen is None else ((chosen - base) // 8, chosen)
 

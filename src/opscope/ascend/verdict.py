@@ -108,7 +108,7 @@ def _weighed(verdict: Verdict, grounds: Grounds) -> Verdict:
     """A verdict about addresses, values or the operator is less sure the less there is to check it
     with.
     """
-    absent = sum(1 for one in (grounds.node, grounds.kernel, grounds.dump) if one is None)
+    absent = sum(1 for evidence in (grounds.node, grounds.kernel, grounds.dump) if evidence is None)
     if (
         verdict.cause not in ("addresses", "operator", "input values")
         or absent < 2
@@ -133,7 +133,7 @@ def _hardware(grounds: Grounds) -> Iterator[Verdict]:
     codes = [one.code for one in grounds.fault.returned if one.code in _HARDWARE_CODES]
     if not bits and not ras and not codes:
         return
-    said = tuple(
+    words = tuple(
         dict.fromkeys(
             [f"{bit.name}: {bit.meaning}" for bit in bits]
             + [text[:300] for text in ras]
@@ -152,7 +152,7 @@ def _hardware(grounds: Grounds) -> Iterator[Verdict]:
         cause="hardware",
         text="the hardware: an ECC or parity error, not the operator",
         confidence=confidence,
-        grounds=said,
+        grounds=words,
         advice=advice,
         code=103,
     )
@@ -164,7 +164,7 @@ def _not_zeroed(grounds: Grounds) -> Iterator[Verdict]:
     if kernel is None or not kernel.dynamic or not kernel.zeroed or not fault.informed:
         return
     name = grounds.node.name if grounds.node else fault.node_name
-    if name is None or any(name == one or not one for one in fault.atomic_cleaned):
+    if name is None or any(name == part or not part for part in fault.atomic_cleaned):
         return
     text = (
         f"argument {', '.join(map(str, kernel.zeroed))} is accumulated into, and nothing "
@@ -186,7 +186,9 @@ def _trap(grounds: Grounds) -> Iterator[Verdict]:
     """Values that the compiler's own checks of addresses trap with, and the return codes of such a
     trap.
     """
-    code = next((one.code for one in grounds.fault.returned if one.code in _TRAP_CODES), None)
+    code = next(
+        (returned.code for returned in grounds.fault.returned if returned.code in _TRAP_CODES), None
+    )
     if code is not None:
         yield Verdict(
             cause="operator",
@@ -214,11 +216,11 @@ def _trap(grounds: Grounds) -> Iterator[Verdict]:
 
 def _asserted(grounds: Grounds) -> Iterator[Verdict]:
     """An assertion of the kernel that its process printed before the core ran into the trap."""
-    said = [note.text for note in grounds.fault.notes if note.topic == "assert"]
-    if not said:
+    messages = [note.text for note in grounds.fault.notes if note.topic == "assert"]
+    if not messages:
         return
-    text = f"an assertion of the kernel failed: {said[0]}"
-    if _INDEX.search(said[0]):
+    text = f"an assertion of the kernel failed: {messages[0]}"
+    if _INDEX.search(messages[0]):
         advice = (
             (
                 "an index is out of range: look at the indices the operator got, what made them, "
@@ -229,7 +231,7 @@ def _asserted(grounds: Grounds) -> Iterator[Verdict]:
             cause="input values",
             text=text,
             confidence="proven",
-            grounds=tuple(said[:8]),
+            grounds=tuple(messages[:8]),
             advice=advice,
             code=104,
         )
@@ -238,7 +240,7 @@ def _asserted(grounds: Grounds) -> Iterator[Verdict]:
             cause="operator",
             text=text,
             confidence="proven",
-            grounds=tuple(said[:8]),
+            grounds=tuple(messages[:8]),
             advice=_TRAP_ADVICE,
             code=101,
         )
@@ -250,21 +252,21 @@ def _remote(grounds: Grounds) -> Iterator[Verdict]:
     """
     fault = grounds.fault
     suspected = [
-        one.code
-        for one in fault.returned
-        if one.code in ("507057", "0x222") or _REMOTE.search(one.text or "")
+        code.code
+        for code in fault.returned
+        if code.code in ("507057", "0x222") or _REMOTE.search(code.text or "")
     ]
     communicates = _COMMUNICATES.search(
         " ".join((fault.kernel or "", fault.node_name or "", fault.node_type or ""))
     )
     if not suspected and not (communicates and any(bit.kind == ADDRESS for bit in _bits(fault))):
         return
-    said = tuple(
+    words = tuple(
         f"return code {code}: the runtime suspects another device"
         for code in dict.fromkeys(suspected)
     )
     if communicates:
-        said += (
+        words += (
             (
                 "this operator reads and writes other devices' memory: theirs is gone when their "
                 "process ends or the link fails"
@@ -279,7 +281,7 @@ def _remote(grounds: Grounds) -> Iterator[Verdict]:
     )
     confidence = "likely" if suspected and communicates else "suspected"
     yield Verdict(
-        cause="remote device", text=text, confidence=confidence, grounds=said, advice=advice
+        cause="remote device", text=text, confidence=confidence, grounds=words, advice=advice
     )
 
 
@@ -308,12 +310,12 @@ def _addresses(grounds: Grounds) -> Iterator[Verdict]:
     if bad:
         best = min(bad, key=lambda check: _RANK[check.confidence])
         text = f"a bad address: {best.tensor} {best.text}"
-        said = tuple(
+        words = tuple(
             f"{check.tensor} at {check.address:#x}: {check.status}, {check.text}"
             for check in bad
             if check.address is not None
         )
-        said += ("the error bits are those of a failed access to global memory",) if fits else ()
+        words += ("the error bits are those of a failed access to global memory",) if fits else ()
         confidence = "likely" if best.confidence == "proven" and not fits else best.confidence
         if grounds.case_result == NOT_REPRODUCED and confidence == "suspected":
             confidence = "likely"
@@ -327,7 +329,7 @@ def _addresses(grounds: Grounds) -> Iterator[Verdict]:
             cause="addresses",
             text=text,
             confidence=confidence,
-            grounds=said,
+            grounds=words,
             advice=advice,
             code=102,
         )
@@ -393,28 +395,28 @@ def _host_address(grounds: Grounds) -> Iterator[Verdict]:
 
 def _inputs(grounds: Grounds) -> Iterator[Verdict]:
     dump = grounds.dump
-    bad = [one for one in dump.unsound if not one.zeroed] if dump is not None else []
+    bad = [tensor for tensor in dump.unsound if not tensor.zeroed] if dump is not None else []
     values = [bit for bit in _bits(grounds.fault) if bit.kind == VALUES]
     if bad:
-        said = tuple(f"{one.label}: {', '.join(one.troubles)}" for one in bad)
-        upstream = tuple(_producer(grounds, one.index) for one in bad)
+        words = tuple(f"{tensor.label}: {', '.join(tensor.troubles)}" for tensor in bad)
+        upstream = tuple(_producer(grounds, tensor.index) for tensor in bad)
         confidence = "likely" if values or grounds.case_result == REPRODUCED else "suspected"
-        text = f"bad values in its inputs ({said[0]}): look upstream{upstream[0]}"
-        said += tuple(f"{bit.name}: {bit.meaning}" for bit in values)
+        text = f"bad values in its inputs ({words[0]}): look upstream{upstream[0]}"
+        words += tuple(f"{bit.name}: {bit.meaning}" for bit in values)
         advice = tuple(
-            f"{one.label} comes from{made.removeprefix(',')}"
-            for one, made in zip(bad, upstream, strict=True)
+            f"{tensor.label} comes from{made.removeprefix(',')}"
+            for tensor, made in zip(bad, upstream, strict=True)
             if made
         )
         yield Verdict(
             cause="input values",
             text=text,
             confidence=confidence,
-            grounds=said,
+            grounds=words,
             advice=advice,
             code=104,
         )
-    elif values and (dump is None or not any(one.statistics for one in dump.tensors)):
+    elif values and (dump is None or not any(tensor.statistics for tensor in dump.tensors)):
         bit = values[0]
         text = f"values of the inputs, by the error bit ({bit.name}: {bit.meaning})"
         yield Verdict(
@@ -430,7 +432,7 @@ def _inputs(grounds: Grounds) -> Iterator[Verdict]:
 def _producer(grounds: Grounds, index: int) -> str:
     """`, produced by Unique (Unique)` of an input, empty where the graph is not there."""
     made = (
-        next((one for one in grounds.node.producers if one.slot == index), None)
+        next((producer for producer in grounds.node.producers if producer.slot == index), None)
         if grounds.node
         else None
     )
@@ -441,11 +443,13 @@ def _producer(grounds: Grounds, index: int) -> str:
 
 
 def _operator(grounds: Grounds) -> Iterator[Verdict]:
-    bad = grounds.dump is not None and any(not one.zeroed for one in grounds.dump.unsound)
+    bad = grounds.dump is not None and any(not tensor.zeroed for tensor in grounds.dump.unsound)
     if grounds.case_result == REPRODUCED and not bad:
-        sound = grounds.dump is not None and any(one.statistics for one in grounds.dump.tensors)
+        sound = grounds.dump is not None and any(
+            tensor.statistics for tensor in grounds.dump.tensors
+        )
         at = _line(grounds.place)
-        said = ["the single-operator case fails too"] + (
+        words = ["the single-operator case fails too"] + (
             ["its dumped inputs hold no NaN or Inf"] if sound else []
         )
         text = f"the operator itself{at}: it fails alone" + (
@@ -456,7 +460,7 @@ def _operator(grounds: Grounds) -> Iterator[Verdict]:
             cause="operator",
             text=text,
             confidence="proven" if sound else "likely",
-            grounds=tuple(said),
+            grounds=tuple(words),
             advice=advice,
             code=101,
         )
@@ -511,7 +515,7 @@ def _overwritten(grounds: Grounds) -> Iterator[Verdict]:
         number for number, (old, new) in enumerate(zip(before, after, strict=False)) if old != new
     ]
     if changed:
-        said = tuple(
+        words = tuple(
             f"word {number}: {before[number]:#x} before, {after[number]:#x} after"
             for number in changed[:8]
         )
@@ -520,7 +524,7 @@ def _overwritten(grounds: Grounds) -> Iterator[Verdict]:
             "writes over them"
         )
         yield Verdict(
-            cause="args overwritten", text=text, confidence="likely", grounds=said, code=106
+            cause="args overwritten", text=text, confidence="likely", grounds=words, code=106
         )
 
 
@@ -558,14 +562,14 @@ def _undecided(grounds: Grounds) -> Verdict:
             "the operator, probably: no error bit is set, so the kernel did not end in time or "
             "ran into a trap"
         )
-        if any(one.code in _TIMED_OUT for one in grounds.fault.returned):
+        if any(code.code in _TIMED_OUT for code in grounds.fault.returned):
             text = (
                 "the operator, probably: it did not end in time (an endless loop, a wait "
                 "without its set, a wait for another device)"
             )
-        said = (CAUSES[TIMEOUT],)
+        words = (CAUSES[TIMEOUT],)
         return Verdict(
-            cause="operator", text=text, confidence="suspected", grounds=said, advice=advice
+            cause="operator", text=text, confidence="suspected", grounds=words, advice=advice
         )
     bit = bits[0]
     cause, what = _USUAL.get(bit.kind, ("undecided", "not decided"))

@@ -168,7 +168,7 @@ def _analysed(
     analyses = analyse_all(reader, collected, case_result=where.case_result)
     analyses = joined(analyses, places)
     return analyses, lambda done: document(
-        done, found=collected, read=read, codes=reader.codes, runs=paths
+        done, collection=collected, read=read, codes=reader.codes, runs=paths
     )
 
 

@@ -96,7 +96,7 @@ def compare_by(
     )
     task = Task(compare_work, Answer, _lost)
     answers = parts(executor, task, works, asked, report)
-    sent = frozenset(place for answer in answers.values() for place in answer.sent)
+    sent = frozenset(collective for answer in answers.values() for collective in answer.sent)
     again = [work for work, answer in answers.items() if answer.received]
     if again and sent and len(works) > 1:
         known = msgspec.structs.replace(asked, elsewhere=tuple(sorted(sent)))

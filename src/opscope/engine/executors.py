@@ -125,17 +125,17 @@ def parts(
     told: Callable[[int], None],
 ) -> dict[Work, Answer]:
     """The answer of every work; told how many percent are there."""
-    found: dict[Work, Answer] = {}
+    answered: dict[Work, Answer] = {}
     sent = {msgspec.msgpack.encode(work): work for work in works}
     for given, answer in answers(pool, task.function, sent, msgspec.msgpack.encode(asked)):
         work = sent[given]
-        found[work] = (
+        answered[work] = (
             task.lost(work, answer)
             if isinstance(answer, str)
             else msgspec.msgpack.decode(answer, type=task.answer)
         )
-        told(100 * len(found) // len(works))
-    return found
+        told(100 * len(answered) // len(works))
+    return answered
 
 
 def answers(
@@ -147,8 +147,8 @@ def answers(
     its engine does not try again.
     """
     futures = [(task, _submitted(pool, function, task, *given)) for task in tasks]
-    for place, (task, future) in enumerate(futures):
-        futures[place] = (task, "")  # what was answered is not held
+    for number, (task, future) in enumerate(futures):
+        futures[number] = (task, "")  # what was answered is not held
         yield task, future if isinstance(future, str) else _answer(future)
 
 

@@ -144,12 +144,12 @@ def find_format(path: str | os.PathLike[str], *, builtin: Iterable[str] = BUILTI
     if not root.exists():
         raise FormatError(root, "no such file or directory")
     missing = []
-    for found in formats(builtin):
-        if isinstance(found, Unavailable):
-            missing.append(found)
-        elif found.detect(root):
+    for candidate in formats(builtin):
+        if isinstance(candidate, Unavailable):
+            missing.append(candidate)
+        elif candidate.detect(root):
             _check_links(root)
-            return found
+            return candidate
     reason = f"no known dump or run: {describe(root)}"
     if missing:
         raise UnavailableError(

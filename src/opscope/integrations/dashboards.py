@@ -87,9 +87,9 @@ def to_tensorboard(run: Run | str | os.PathLike[str], writer: TensorBoard) -> No
     for step, values in _by_step(opened):
         for name, value in values.items():
             writer.add_scalar(name, value, step)
-    for place, finding in enumerate(scan(opened).findings):
+    for number, finding in enumerate(scan(opened).findings):
         text = printable(finding.line()).replace("`", "'")
-        writer.add_text(f"{PREFIX}/finding/{place}", f"`{text}`", finding.step)
+        writer.add_text(f"{PREFIX}/finding/{number}", f"`{text}`", finding.step)
 
 
 def to_mlflow(run: Run | str | os.PathLike[str], mlflow: MLflow) -> None:
@@ -153,10 +153,10 @@ def _by_step(run: Run) -> Iterator[tuple[int, dict[str, float]]]:
                 yield step, values
             step, values = each.step, {}
         module = printable(each.module or "<root>")
-        place = f"{each.phase}/rank {each.rank}/{module}" if ranks else f"{each.phase}/{module}"
+        curve = f"{each.phase}/rank {each.rank}/{module}" if ranks else f"{each.phase}/{module}"
         if each.largest is not None:
-            values[f"{PREFIX}/largest/{place}"] = each.largest
-        values[f"{PREFIX}/not finite/{place}"] = float(each.lost)
+            values[f"{PREFIX}/largest/{curve}"] = each.largest
+        values[f"{PREFIX}/not finite/{curve}"] = float(each.lost)
     if step is not None:
         yield step, values
 

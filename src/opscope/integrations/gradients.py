@@ -57,13 +57,13 @@ def _drop_unsound(optimizer: torch.optim.Optimizer) -> None:
 
 
 def _unsound(gradients: list[torch.Tensor]) -> bool:
-    found = [torch.isfinite(each).all().logical_not() for each in map(_numbers, gradients)]
+    flags = [torch.isfinite(each).all().logical_not() for each in map(_numbers, gradients)]
     several = torch.distributed.is_available() and torch.distributed.is_initialized()
-    if not found and not several:
+    if not flags and not several:
         return False
-    device = found[0].device if found else torch.device("cpu")
+    device = flags[0].device if flags else torch.device("cpu")
     unsound = torch.zeros((), dtype=torch.int32, device=device)
-    for each in found:
+    for each in flags:
         unsound += each.to(device)
     if several and torch.distributed.get_world_size() > 1:
         torch.distributed.all_reduce(unsound)

@@ -49,8 +49,8 @@ class OpscopeCallback(Callback):
         batch_idx: int,
     ) -> None:
         """A batch has been trained with."""
-        place = {"epoch": trainer.current_epoch, "batch": batch_idx}
-        if self.watch.step_ended(global_step=trainer.global_step, **place):
+        counters = {"epoch": trainer.current_epoch, "batch": batch_idx}
+        if self.watch.step_ended(global_step=trainer.global_step, **counters):
             trainer.should_stop = True
             if self.watch.on_overflow == "checkpoint":
                 name = f"overflow-step-{trainer.global_step}.ckpt"

@@ -67,12 +67,12 @@ class Watch:
             if self.on_overflow == SKIP:
                 contain(self._failed, self._skip)
 
-    def step_ended(self, **place: object) -> bool:
+    def step_ended(self, **counters: object) -> bool:
         """A step of the trainer is over, which it knows by this place (epoch=1, batch=7, …).
 
         Whether the step has a finding that is to be acted upon.
         """
-        return self._running and bool(contain(self._failed, self._judged, place))
+        return self._running and bool(contain(self._failed, self._judged, counters))
 
     def mark_step(self) -> None:
         """For a trainer whose optimizer is none of torch's: the step ends here."""
@@ -90,13 +90,15 @@ class Watch:
         if self.path is not None:
             tell(f"recorded; next: opscope scan {printable(self.path)}")
 
-    def _judged(self, place: dict[str, object]) -> bool:
+    def _judged(self, counters: dict[str, object]) -> bool:
         recording = self._recording
         step = recording.flagged
         if step is None or step == self._seen or recording.path is None:
             return False
         self._seen = step
-        recording.note(step, ", ".join(f"{name} {_short(value)}" for name, value in place.items()))
+        recording.note(
+            step, ", ".join(f"{name} {_short(value)}" for name, value in counters.items())
+        )
         if self.on_overflow == "keep":
             return False
         recording.flush()

@@ -8,14 +8,14 @@ from functools import cache
 from importlib.resources import files
 
 
-def argument_name(op: str, place: int) -> str:
+def argument_name(op: str, position: int) -> str:
     """The name of the argument at a place of an operator of aten (`eps` of 7 in
     aten::native_batch_norm); "" where it is not known.
     """
     if not op.startswith("aten::"):
         return ""
     names = _shipped().get(op.removeprefix("aten::").removesuffix(".default"), ())
-    return names[place] if 0 <= place < len(names) else ""
+    return names[position] if 0 <= position < len(names) else ""
 
 
 @cache

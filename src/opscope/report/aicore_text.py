@@ -107,7 +107,7 @@ def _kinds(findings: Sequence[Finding]) -> Iterator[tuple[int, Finding, list[tup
         yield (
             number,
             finding,
-            [one for kind in kinds[_SHOWN_KINDS:] for one in kind if one[0] != number],
+            [entry for kind in kinds[_SHOWN_KINDS:] for entry in kind if entry[0] != number],
         )
 
 
@@ -150,8 +150,8 @@ def _short(finding: Finding, number: int, count: int, *, width: int) -> Iterator
     yield from _verdict_lines(parts(finding, Verdict), width=width)
     case = part(finding, WrittenCase)
     if case is not None:
-        said = f": {case.status}, {case.reason}" if case.status else ""
-        yield from folded("case     ", f"{case.folder}{said}", width=width)
+        status = f": {case.status}, {case.reason}" if case.status else ""
+        yield from folded("case     ", f"{case.folder}{status}", width=width)
     for item in _missing(finding)[:_SHOWN_MISSING]:
         yield from folded("missing  ", f"{item.what}: {item.how}", width=width, style="yellow")
 
@@ -233,10 +233,10 @@ def _argument_lines(finding: Finding, *, width: int) -> Iterator[Text]:
 def _argument_line(tensor: ToldTensor, check: ToldCheck | None, *, width: int) -> Iterator[Text]:
     kind = one_line(tensor.dtype, tensor.shape, {}) if tensor.dtype else f"{tensor.size} bytes"
     status = "" if check is None else check.status
-    said = f"{status}: {check.text}" if check is not None and _is_wrong(check) else status
+    judged = f"{status}: {check.text}" if check is not None and _is_wrong(check) else status
     name = tensor.label.replace("input", "in").replace("output", "out").replace("unknown", "arg")
-    told = f"{kind}  {tensor.address or ''}  {said}".rstrip()
-    yield from folded(f"  {name:<6}  ", told, width=width)
+    line = f"{kind}  {tensor.address or ''}  {judged}".rstrip()
+    yield from folded(f"  {name:<6}  ", line, width=width)
 
 
 def _is_wrong(check: ToldCheck | None) -> bool:
@@ -333,7 +333,7 @@ def sections_of(finding: Finding) -> list[tuple[str, list[str]]]:
 
 
 def _clean(text: str) -> str:
-    return "\\n".join(printable(one) for one in text.split("\n"))
+    return "\\n".join(printable(line) for line in text.split("\n"))
 
 
 def _row(name: str, value: Any) -> str:
@@ -447,9 +447,9 @@ def _registers(finding: Finding) -> Iterator[str]:
         for name, value in core.registers.items():
             yield f"  {name:<22}: {_joined(value)}"
         for unit, fields in core.decoded.items():
-            said = ", ".join(f"{name} {_joined(value)}" for name, value in fields.items())
-            yield f"  {unit} info decoded{'':<{max(1, 9 - len(unit))}}: {said}"
-        yield from (f"  {name:<22}: {_joined(said)}" for name, said in core.extend.items())
+            values = ", ".join(f"{name} {_joined(value)}" for name, value in fields.items())
+            yield f"  {unit} info decoded{'':<{max(1, 9 - len(unit))}}: {values}"
+        yield from (f"  {name:<22}: {_joined(values)}" for name, values in core.extend.items())
 
 
 def _joined(value: Any) -> str:
@@ -475,19 +475,19 @@ def _line_number(finding: Finding) -> Iterator[str]:
     if source_place is None:
         yield "the logs hold no program counter"
         return
-    for label, one in (
+    for label, value in (
         ("by the registers", source_place),
         ("by the heuristic", source_place.heuristic),
     ):
-        if one is not None:
+        if value is not None:
             yield (
-                f"{label}: offset {one.offset}, {_symbol(one) or 'symbol not known'}, "
-                f"{one.source or 'line not known'}"
+                f"{label}: offset {value.offset}, {_symbol(value) or 'symbol not known'}, "
+                f"{value.source or 'line not known'}"
             )
             for name in ("text", "python", "object", "hint"):
-                if getattr(one, name):
-                    yield f"  {name}: {getattr(one, name)}"
-            yield from (f"    {text}" for text in one.instructions)
+                if getattr(value, name):
+                    yield f"  {name}: {getattr(value, name)}"
+            yield from (f"    {text}" for text in value.instructions)
 
 
 def _memory(finding: Finding) -> Iterator[str]:
@@ -521,11 +521,11 @@ def _memory(finding: Finding) -> Iterator[str]:
 def _held(tensor: ToldTensor) -> str:
     shape = list(tensor.shape) if tensor.shape is not None else "shape ?"
     name = f" {tensor.name}" if tensor.name else ""
-    said = f" (log: {tensor.said_address})" if tensor.said_address != tensor.address else ""
+    logged = f" (log: {tensor.said_address})" if tensor.said_address != tensor.address else ""
     size = tensor.size if tensor.size is not None else "?"
     return (
         f"{tensor.label}{name}: {tensor.dtype or 'dtype ?'} {tensor.format or ''} {shape}"
-        f" address {tensor.address or '?'}{said} size {size}"
+        f" address {tensor.address or '?'}{logged} size {size}"
     )
 
 
@@ -539,11 +539,11 @@ def _dump(finding: Finding) -> Iterator[str]:
         return
     yield _row("file", dump.file)
     for tensor in dump.tensors:
-        said = one_line(tensor.dtype or "bytes", tensor.shape, tensor.statistics, full=True)
+        described = one_line(tensor.dtype or "bytes", tensor.shape, tensor.statistics, full=True)
         marks = [*tensor.troubles]
         marks += [f"{tensor.denormal} denormal"] if tensor.denormal else []
         marks += ["all zero"] if tensor.all_zero and not tensor.zeroed else []
-        yield "; ".join([f"{tensor.label}: {said}", *marks])
+        yield "; ".join([f"{tensor.label}: {described}", *marks])
     yield from dump.problems
     reference = part(finding, ReferencePart)
     if reference is not None:
@@ -558,8 +558,8 @@ def _core_file(core: CoreFilePart) -> Iterator[str]:
     for local in core.locals:
         yield f"  {local.core} {local.memory}: {local.size} bytes"
     for name, values in core.registers.items():
-        said = ", ".join(f"{address} {value}" for address, value in values.items())
-        yield f"  {name} registers: {said}"
+        words = ", ".join(f"{address} {value}" for address, value in values.items())
+        yield f"  {name} registers: {words}"
 
 
 def _case(finding: Finding) -> Iterator[str]:

@@ -84,28 +84,28 @@ def _guarded(document: Document, run: str, width: int) -> Iterator[Text]:
     hidden = document.summary.get("hidden") or 0
     listed = sum(bool(evidence_of(finding).get("guarded")) for finding in document.findings)
     if hidden > listed:
-        told = (
+        guards = (
             f"{_count(hidden - listed, 'origin')} that the program removes itself: opscope "
             f"scan --show-hidden {shlex.quote(run)}"
         )
-        yield from folded("guarded  ", told, width=width, style="dim")
+        yield from folded("guarded  ", guards, width=width, style="dim")
 
 
-def _beside(told: dict[str, Any], width: int) -> Iterator[Text]:
+def _beside(earlier: dict[str, Any], width: int) -> Iterator[Text]:
     """The verdict beside that of an earlier run: what it found that is gone here, still there, or
     new.
     """
-    if not told:
+    if not earlier:
         return
-    count = sum(len(told.get(word) or ()) for word in ("gone", "still"))
+    count = sum(len(earlier.get(word) or ()) for word in ("gone", "still"))
     there = (
-        f"{told.get('run')}: {_count(told.get('steps'), 'step')}, {_count(count, 'finding')}"
+        f"{earlier.get('run')}: {_count(earlier.get('steps'), 'step')}, {_count(count, 'finding')}"
         if count
-        else (f"{told.get('run')}: {_count(told.get('steps'), 'step')}, nothing found")
+        else (f"{earlier.get('run')}: {_count(earlier.get('steps'), 'step')}, nothing found")
     )
     yield from folded("beside  ", there, width=width, style="bold")
     for word, style in (("gone", "green"), ("still", "yellow"), ("new", "red")):
-        lines = told.get(word) or []
+        lines = earlier.get(word) or []
         for each in lines[:MAX_OTHERS]:
             yield from folded(f"{word:<6}", str(each), width=width, style=style)
         if len(lines) > MAX_OTHERS:
@@ -125,7 +125,7 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
             for name in ("checked", "calls", "signatures")
         )
         seconds = max(each.get("seconds", 0.0) for each in checked)
-        told = [
+        lines = [
             ", ".join(
                 filter(
                     None,
@@ -139,19 +139,19 @@ def beside_the_program(summary: dict[str, Any]) -> Iterator[tuple[str, str]]:
         ]
         left = sorted({op for each in checked for op in each.get("unjudged", {})})
         if left:
-            told.append(
+            lines.append(
                 f"not judged: {', '.join(map(op_word, left[:4]))}{' …' if len(left) > 4 else ''}"
             )
-        yield "checked  ", "; ".join(told)
+        yield "checked  ", "; ".join(lines)
         worst = max(checked, key=lambda each: each.get("beyond", 0.0))
         # the first checks of a signature are made whatever they cost
         if worst.get("beyond", 0.0) >= 0.1:
             first = worst["seconds"] - worst["sampling"]
-            told = [
+            lines = [
                 f"{worst['budget']} exceeded by {worst['beyond']:.1f} s",
                 f"first checks {first:.1f} s, recording {worst['recording']:.1f} s",
             ]
-            yield "budget   ", ": ".join(told)
+            yield "budget   ", ": ".join(lines)
     for rank, steps in (summary.get("trainer") or {}).items():
         named = [f"{step} is {text}" for step, text in steps.items()]
         more = " …" if len(named) > MAX_OTHERS else ""
@@ -181,11 +181,11 @@ def facts_of(summary: dict[str, Any]) -> str:
 
 
 def _steps(summary: dict[str, Any]) -> str:
-    kept, seen = summary.get("steps"), summary.get("steps_seen")
+    steps, seen = summary.get("steps"), summary.get("steps_seen")
     return (
-        f"{kept} of {seen} steps"
-        if isinstance(kept, int) and isinstance(seen, int) and seen > kept
-        else _count(kept, "step")
+        f"{steps} of {seen} steps"
+        if isinstance(steps, int) and isinstance(seen, int) and seen > steps
+        else _count(steps, "step")
     )
 
 
@@ -215,13 +215,13 @@ def _clean(document: Document) -> str:
     if document.summary.get("steps") == 0 and not document.summary.get("calls_per_step"):
         return f"nothing was recorded{unseen}"
     facts = facts_of({**document.summary, "hidden_calls": None})
-    said = (
+    words = (
         f"no overflow, NaN or Inf {'seen ' if hidden else ''}in {facts}"
         if facts
         else "no overflow, NaN or Inf"
     )
-    said += unseen
-    return said if document.complete else f"{said}, in what could be read"
+    words += unseen
+    return words if document.complete else f"{words}, in what could be read"
 
 
 def _heading(facts: str, run: str, width: int) -> Iterator[Text]:
@@ -327,12 +327,12 @@ def fate_of(finding: Finding) -> str:
 
 def _told(path: Sequence[str], nan_at: Any) -> Iterator[str]:
     """The first call of a path and the one that made NaN of it, `…` for those left out."""
-    told = [
+    lines = [
         at
         for at, name in enumerate(path)
         if at == 0 or (name == nan_at and at == path.index(nan_at))
     ]
-    for at, following in zip(told, [*told, len(path)][1:], strict=True):
+    for at, following in zip(lines, [*lines, len(path)][1:], strict=True):
         yield f"{_op_of_name(path[at])}{' (NaN)' if path[at] == nan_at else ''}"
         yield " … " if following > at + 1 else ", "
 
@@ -396,13 +396,13 @@ def _aligned(inside: list[str], outside: list[str], width: int) -> Iterator[Text
         ]
         if columns == 1 or INDENT + sum(widths) + GAP * (columns - 1) <= width:
             break
-    told = ""
+    tagged = ""
     for tag, cells in rows:
         padded = (" " * GAP).join(
             cell + " " * (room - cell_len(cell)) for cell, room in zip(cells, widths, strict=False)
         )
-        yield line(f"  {'' if tag == told else tag:4} {padded.rstrip()}")
-        told = tag
+        yield line(f"  {'' if tag == tagged else tag:4} {padded.rstrip()}")
+        tagged = tag
 
 
 def _others(findings: Sequence[Finding], run: str, here: Path, width: int) -> Iterator[Text]:
@@ -465,15 +465,15 @@ def next_command(finding: Finding, run: str) -> str | None:
         and bool(finding.inputs or finding.outputs)
         and not (finding.op or "").startswith((COMPILED, f"{TENSORFLOW}::"))
     )
-    kept = judged or any(record.get("inputs_kept") for record in finding.evidence)
+    has_inputs = judged or any(record.get("inputs_kept") for record in finding.evidence)
     if (
         finding.kind == "crash"
         and finding.op is not None
         and OVERLOAD.fullmatch(finding.op)
-        and not kept
+        and not has_inputs
     ):
         late = any(record.get("late") for record in finding.evidence)
         waiting = "--sync " if late else ""  # it returned before it failed
         return f"opscope run {waiting}--journal {shlex.quote(finding.op)} -- CMD"
-    verb, end = ("repro", " -o case") if kept else ("show", "")
+    verb, end = ("repro", " -o case") if has_inputs else ("show", "")
     return f"opscope {verb} {shlex.quote(run)} {shlex.quote(finding.call)}{end}"

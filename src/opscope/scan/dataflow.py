@@ -194,7 +194,7 @@ class Flow:
             maker = self._awaited(inputs) if family(node.op) in HANDS_ON else None
             self.add(Origin(mark, maker or node, cause, confirmed=judged.kind == "origin"))
         self._confirm(judged.confirmed)
-        if any(one.condition.taint for one in (*held, *given_scalars)):
+        if any(each.condition.taint for each in (*held, *given_scalars)):
             self.unsound.add(id(node))
         given = 0
         for one in given_scalars:
@@ -228,10 +228,10 @@ class Flow:
             for output, row in zip(places, outputs, strict=True)
         ]
         if judged.kind != "pending" or any(
-            one is None or one.taint or one.pending for one in known
+            condition is None or condition.taint or condition.pending for condition in known
         ):
             return judged
-        return Judgement("mask", tuple(one for one in known if one is not None))
+        return Judgement("mask", tuple(condition for condition in known if condition is not None))
 
     def _note_leaving(self, node: Node, held: Sequence[Held]) -> None:
         """Remember whose value leaves the tensors, so that it is known again when it comes back as
@@ -239,10 +239,10 @@ class Flow:
         """
         if not traits_of(node.op).leaves:
             return
-        for one in held:
-            bits = one.condition.taint | one.condition.pending
+        for each in held:
+            bits = each.condition.taint | each.condition.pending
             for kind in KINDS if bits else ():
-                if getattr(one.reading, kind):
+                if getattr(each.reading, kind):
                     self._left[node.process, kind] = Condition(taint=bits)
 
     def _scalars(self, node: Node, arguments: Arguments) -> list[Held]:
@@ -425,9 +425,9 @@ class Flow:
         """
         unsound = [identity_of(row) for row in node.outputs if is_read(row) and not is_finite(row)]
         return bool(unsound) and all(
-            one in self._overwritten and not self.readers.get(one)
-            for one in unsound
-            if one is not None
+            row in self._overwritten and not self.readers.get(row)
+            for row in unsound
+            if row is not None
         )
 
     def _replaces_a_part(self, node: Node, row: Row) -> bool:
@@ -635,7 +635,11 @@ def _picked_by_mask(mark: Mark) -> bool:
     """
     node, row, known = mark.node, mark.row, traits_of(mark.node.op)
     unsound = (row.nan or 0) + (row.pos_inf or 0) + (row.neg_inf or 0)
-    return known.picks and row.size == unsound and any(one.dtype == "bool" for one in node.inputs)
+    return (
+        known.picks
+        and row.size == unsound
+        and any(tensor.dtype == "bool" for tensor in node.inputs)
+    )
 
 
 def identity_of(row: Row) -> Identity | None:

@@ -84,14 +84,18 @@ class StatusTold:
         calls = {(node.process, node.index): node for node in nodes if _may_saturate(node)}
         excused = {
             call_id: node
-            for one in accusations
-            if (node := calls.get(call_id := (one.process, one.index))) is not None
-            and self._saturated(one)
+            for accusation in accusations
+            if (node := calls.get(call_id := (accusation.process, accusation.index))) is not None
+            and self._saturated(accusation)
             and skips.excuses_step(node.process, node.step)
         }
-        kept = [one for one in accusations if (one.process, one.index) not in excused]
+        unexcused = [
+            accusation
+            for accusation in accusations
+            if (accusation.process, accusation.index) not in excused
+        ]
         steps = {call_id: node.step for call_id, node in calls.items()}
-        return self._all_weighed(kept, steps), list(excused.values())
+        return self._all_weighed(unexcused, steps), list(excused.values())
 
     def raised_for(self, node: Node) -> bool:
         """Whether something overflowed in the step of a call."""
@@ -99,45 +103,50 @@ class StatusTold:
         if devices is None or not _may_saturate(node):
             return False
         cleared = (node.process, node.step) in self._cleared
-        return any(told.raised_in(node.step, cleared=cleared) for told in devices.values())
+        return any(status.raised_in(node.step, cleared=cleared) for status in devices.values())
 
-    def _saturated(self, one: Accusation) -> bool:
-        return one.process in self._devices and bool(one.evidence.get("saturated"))
+    def _saturated(self, accusation: Accusation) -> bool:
+        return accusation.process in self._devices and bool(accusation.evidence.get("saturated"))
 
     def _all_weighed(
         self, accusations: Sequence[Accusation], steps: Mapping[tuple[int, int], int]
     ) -> list[Accusation]:
-        weighed = [self._weighed(one, steps.get((one.process, one.index))) for one in accusations]
+        weighed = [
+            self._weighed(accusation, steps.get((accusation.process, accusation.index)))
+            for accusation in accusations
+        ]
         alone: dict[tuple[int, int], list[int]] = defaultdict(list)
-        for position, one in enumerate(weighed):
-            if _raised(one):
-                alone[one.process, steps[one.process, one.index]].append(position)
+        for position, accusation in enumerate(weighed):
+            if _raised(accusation):
+                alone[accusation.process, steps[accusation.process, accusation.index]].append(
+                    position
+                )
         for positions in alone.values():
             only = positions[0]  # of several, who knows whether each did
             if len(positions) == 1 and "reported_by" not in weighed[only].evidence:
                 weighed[only] = msgspec.structs.replace(weighed[only], confidence="proven")
         return weighed
 
-    def _weighed(self, one: Accusation, step: int | None) -> Accusation:
-        if step is None or not self._saturated(one):
-            return one
-        devices = self._devices[one.process]
-        cleared = (one.process, step) in self._cleared
-        if any(told.raised_in(step, cleared=cleared) for told in devices.values()):
+    def _weighed(self, accusation: Accusation, step: int | None) -> Accusation:
+        if step is None or not self._saturated(accusation):
+            return accusation
+        devices = self._devices[accusation.process]
+        cleared = (accusation.process, step) in self._cleared
+        if any(status.raised_in(step, cleared=cleared) for status in devices.values()):
             words, confidence, raised = "the device raised its overflow status", "likely", True
-        elif all(told.quiet_in(step, cleared=cleared) for told in devices.values()):
+        elif all(status.quiet_in(step, cleared=cleared) for status in devices.values()):
             words, confidence, raised = (
                 "but the device raised no overflow status",
                 "suspected",
                 False,
             )
         else:
-            return one
+            return accusation
         return msgspec.structs.replace(
-            one,
-            reasons=(*one.reasons, f"{words} in step {step}"),
+            accusation,
+            reasons=(*accusation.reasons, f"{words} in step {step}"),
             confidence=confidence,
-            evidence={**one.evidence, "status_raised": raised},
+            evidence={**accusation.evidence, "status_raised": raised},
         )
 
     def unexplained(
@@ -150,7 +159,11 @@ class StatusTold:
         """
         if not self._devices:
             return ()
-        raised = [(one.process, one.index) for one in accusations if _raised(one)]
+        raised = [
+            (accusation.process, accusation.index)
+            for accusation in accusations
+            if _raised(accusation)
+        ]
         shown = {
             (process, step)
             for (process, _, step), (first, last) in spans.items()
@@ -160,8 +173,10 @@ class StatusTold:
         return tuple(
             line
             for process, devices in sorted(self._devices.items())
-            for device, told in devices.items()
-            for line in _told_alone(ranks.get(process, process), device, told, _of(process, shown))
+            for device, status in devices.items()
+            for line in _told_alone(
+                ranks.get(process, process), device, status, _of(process, shown)
+            )
         )
 
 
@@ -182,17 +197,19 @@ def _may_saturate(node: Node) -> bool:
     return any(row.dtype in NARROW for row in node.outputs)
 
 
-def _raised(one: Accusation) -> bool:
-    return bool(one.evidence.get("status_raised"))
+def _raised(accusation: Accusation) -> bool:
+    return bool(accusation.evidence.get("status_raised"))
 
 
 def _of(process: int, places: Iterable[tuple[int, int]]) -> set[int]:
     return {step for owner, step in places if owner == process}
 
 
-def _told_alone(rank: int, device: str, told: DeviceTold, shown: set[int]) -> Iterator[str]:
+def _told_alone(rank: int, device: str, status: DeviceTold, shown: set[int]) -> Iterator[str]:
     alone = [
-        each for each in told.raised if not any(each.since <= step <= each.until for step in shown)
+        each
+        for each in status.raised
+        if not any(each.since <= step <= each.until for step in shown)
     ]
     if not alone:
         return

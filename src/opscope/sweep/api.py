@@ -117,26 +117,26 @@ def finding_of(swept: Swept) -> Finding:
     """A wrong call as a finding: the reason, its smallest evidence, and the tensors it was made
     with.
     """
-    found = swept.verdict
-    place = (
-        f"element {list(found.worst)} of output {found.slot} is {found.got}, {found.expected} "
-        "expected"
-        if found.worst is not None
+    verdict = swept.verdict
+    element = (
+        f"element {list(verdict.worst)} of output {verdict.slot} is {verdict.got}, "
+        f"{verdict.expected} expected"
+        if verdict.worst is not None
         else ""
     )
-    beyond = f"{found.elements} of {found.size} elements beyond; " if found.elements else ""
+    beyond = f"{verdict.elements} of {verdict.size} elements beyond; " if verdict.elements else ""
     return Finding(
         kind="replay-mismatch",
         op=swept.op,
         call=swept.sample,
-        reasons=tuple(filter(None, (found.reason, beyond + place))),
-        confidence=CONFIDENCE.get(found.witnesses, "likely"),
+        reasons=tuple(filter(None, (verdict.reason, beyond + element))),
+        confidence=CONFIDENCE.get(verdict.witnesses, "likely"),
         evidence=(
             {
                 "dtype": swept.dtype,
                 "tensors": swept.tensors,
-                "error": found.error,
-                "tolerance": found.tolerance,
+                "error": verdict.error,
+                "tolerance": verdict.tolerance,
             },
         ),
     )

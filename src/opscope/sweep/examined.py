@@ -91,13 +91,13 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
         try:
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = examine(Bound(captured.call, captured.pieces, func, writes), kept).verdict
+                verdict = examine(Bound(captured.call, captured.pieces, func, writes), kept).verdict
         except (OpscopeError, *FAILURES) as error:
             self._miss(func, tuple(captured.tensors.values()), f"{type(error).__name__}: {error}")
             return
         counts = self._counts(func, tuple(captured.tensors.values()))
         counts.examined += 1
-        if found.verdict != "wrong":
+        if verdict.verdict != "wrong":
             return
         counts.wrong += 1
         if counts.wrong <= TOLD:
@@ -111,7 +111,7 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     sample=self.sample,
                     dtype=counts.dtype,
                     tensors=tensors,
-                    verdict=found,
+                    verdict=verdict,
                 )
             )
 
@@ -141,8 +141,8 @@ def sweep(
     examiner = Examiner(pattern, told)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        for place, program in enumerate(programs):
-            examiner.sample = f"{program.name} sample {place}"
+        for number, program in enumerate(programs):
+            examiner.sample = f"{program.name} sample {number}"
             # a sample that raises, by intent or not, has been examined up to there
             with contextlib.suppress(Exception), examiner:
                 program.run()

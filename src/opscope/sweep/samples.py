@@ -58,11 +58,11 @@ def names(op: str | None) -> list[str]:
     """The names of torch's samples that may call an operator, each once; None for all that torch
     has. UsageError for an operator that neither samples nor torch know.
     """
-    found = list(dict.fromkeys(info.name for info in op_infos() if op is None or meant(info, op)))
-    if op is not None and not found:
+    chosen = list(dict.fromkeys(info.name for info in op_infos() if op is None or meant(info, op)))
+    if op is not None and not chosen:
         check_registered(op)
-    steps = op is None or not found or family(op).startswith(("_fused_", "_foreach_"))
-    return [*found, *([OPTIMIZERS] if steps else [])]
+    steps = op is None or not chosen or family(op).startswith(("_fused_", "_foreach_"))
+    return [*chosen, *([OPTIMIZERS] if steps else [])]
 
 
 def check_registered(op: str) -> None:

@@ -22,17 +22,17 @@ def answer_to(task: Task) -> Answer:
     from opscope.sweep.examined import sweep
     from opscope.sweep.samples import DTYPES, OPTIMIZERS, programs
 
-    found: list[Swept] = []
+    wrong: list[Swept] = []
     dtypes = tuple(map(dtype_named, task.dtypes)) or DTYPES
     try:
-        examiner = sweep(programs(task.name, dtypes, task.device), task.pattern, found.append)
+        examiner = sweep(programs(task.name, dtypes, task.device), task.pattern, wrong.append)
     except (OpscopeError, AttributeError, RuntimeError, TypeError, ValueError) as error:
         return Answer(
-            name=task.name, wrong=tuple(found), reason=f"{type(error).__name__}: {error}"[:300]
+            name=task.name, wrong=tuple(wrong), reason=f"{type(error).__name__}: {error}"[:300]
         )
     return Answer(
         name=task.name,
-        wrong=tuple(found),
+        wrong=tuple(wrong),
         counts=tuple(examiner.counts.values()),
         # optimizers are also run for an operator that no sample goes by: it is not made of theirs
         others=() if task.name == OPTIMIZERS else tuple(examiner.others),

@@ -123,10 +123,10 @@ class FormatTests:
         for _, run in self._runs():
             calls = {(call.process, call.index): call for call in _calls(run)}
             for call in calls.values():
-                for place in (call.parent, call.forward_index):
-                    if place is not None:
-                        assert (call.process, place) in calls
-                        assert place < call.index, f"{call.name} points at a later call"
+                for earlier in (call.parent, call.forward_index):
+                    if earlier is not None:
+                        assert (call.process, earlier) in calls
+                        assert earlier < call.index, f"{call.name} points at a later call"
 
     def test_stacks_are_there(self) -> None:
         for _, run in self._runs():
@@ -208,19 +208,19 @@ class FormatTests:
     def test_changed_bytes_do_not_stop_it(self, tmp_path: Path) -> None:
         self._damage(tmp_path, _shaken)
 
-    def _damage(self, place: Path, change: Callable[[bytes], bytes]) -> None:
+    def _damage(self, folder: Path, change: Callable[[bytes], bytes]) -> None:
         """Each of some files damaged alone: the run opens, or one FormatError says why; tables and
         values never fail otherwise.
         """
         for number, path in enumerate(self.samples()):
             for file in _some_files(path):
-                copy = place / f"{number}" / path.name
+                copy = folder / f"{number}" / path.name
                 _copy(path, copy)
                 target = copy / file.relative_to(path) if path.is_dir() else copy
                 target.chmod(0o644)
                 target.write_bytes(change(target.read_bytes()))
                 self._use(copy)
-                shutil.rmtree(place / f"{number}")
+                shutil.rmtree(folder / f"{number}")
 
     def _use(self, path: Path) -> None:
         if not self.format.detect(path):
@@ -268,7 +268,7 @@ def reference(values: Array) -> dict[str, Any]:
         else values.astype(np.float64)
     )
     finite = wide[np.isfinite(wide)]
-    found: dict[str, Any] = {
+    statistics: dict[str, Any] = {
         "size": values.size,
         "nan": int(np.isnan(wide).sum()),
         "pos_inf": int(np.isposinf(wide).sum()),
@@ -282,13 +282,13 @@ def reference(values: Array) -> dict[str, Any]:
         "l2norm": None,
     }
     if finite.size:
-        found |= {
+        statistics |= {
             "min": float(finite.min()),
             "max": float(finite.max()),
             "mean": math.fsum(finite.ravel()) / finite.size,
         }
-        found["l2norm"] = float(np.linalg.norm(finite.ravel()))
-    return found
+        statistics["l2norm"] = float(np.linalg.norm(finite.ravel()))
+    return statistics
 
 
 def _check(row: Tensor, expected: dict[str, Any]) -> None:

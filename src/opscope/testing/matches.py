@@ -36,19 +36,19 @@ def assert_matches(
     from opscope.compare.api import compare
 
     document = compare(run, golden, policy).document
-    found = [
+    findings = [
         finding
         for finding in document.findings
         if structure or finding.kind != "structural-difference"
     ]
-    if found:
+    if findings:
         told = "\n".join(
             f"  {finding.kind} in step {finding.step}: {finding.call} "
             f"({finding.op}){f' at {finding.source}' if finding.source else ''}: "
             f"{'; '.join(finding.reasons)}"
-            for finding in found[:SHOWN]
+            for finding in findings[:SHOWN]
         )
-        more = f"\n  and {len(found) - SHOWN} more" if len(found) > SHOWN else ""
+        more = f"\n  and {len(findings) - SHOWN} more" if len(findings) > SHOWN else ""
         raise AssertionError(f"{document.runs[0]} does not match {document.runs[1]}:\n{told}{more}")
     if not document.complete:
         raise AssertionError(

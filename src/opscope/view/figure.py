@@ -45,8 +45,8 @@ def finding_figure(finding: dict[str, Any], calls: dict[str, Any], names: dict[s
     """A finding of the verdict's document: what it says, and the calls of its path."""
     graph = finding["graph"]
     width = max(LEAST, graph.width + 2 * MARGIN)
-    said = list(_said(finding))
-    parts, y = _lines(said, width)
+    texts = list(_said(finding))
+    parts, y = _lines(texts, width)
     edges = [_edge(edge.points, y) for edge in graph.edges]
     nodes = [
         _node(node, calls.get(node.id), names.get(node.id), finding, y) for node in graph.nodes
@@ -84,24 +84,24 @@ def call_figure(call: dict[str, Any]) -> str:
     """A call's document: its tensors, their largest magnitude over the steps, and how values that
     were kept are spread.
     """
-    said = [("title", call["name"]), ("soft", f"{call['op']}  step {call['step']}")]
+    texts = [("title", call["name"]), ("soft", f"{call['op']}  step {call['step']}")]
     if call.get("source"):
-        said.append(("soft", call["source"]))
-    said += [
+        texts.append(("soft", call["source"]))
+    texts += [
         ("", f"{tensor['io']:<6} {tensor['slot']:<3} {tensor['line']}")
         for tensor in call["tensors"][:MOST_TENSORS]
     ]
     if len(call["tensors"]) > MOST_TENSORS:
-        said.append(("soft", f"and {len(call['tensors']) - MOST_TENSORS} tensors more"))
-    parts, y = _lines(said, LEAST)
+        texts.append(("soft", f"and {len(call['tensors']) - MOST_TENSORS} tensors more"))
+    parts, y = _lines(texts, LEAST)
     lines = [tensor for tensor in call["tensors"] if tensor.get("series")][:MOST_LINES]
     if lines:
         parts += _chart(lines, y)
         y += CHART[1] + 3 * LINE
     for tensor in call["tensors"]:
-        kept = tensor.get("picture")
-        if kept and kept.get("counts"):
-            parts += _bars(f"{tensor['io']} {tensor['slot']}", kept, y)
+        picture = tensor.get("picture")
+        if picture and picture.get("counts"):
+            parts += _bars(f"{tensor['io']} {tensor['slot']}", picture, y)
             y += BARS[1] + 3 * LINE
     return _sheet(parts, LEAST, y + MARGIN)
 
@@ -114,12 +114,12 @@ def place_in_path(key: str, call: dict[str, Any] | None, finding: dict[str, Any]
         evidence = finding["evidence"][0] if finding["evidence"] else {}
         return "reached" if key == finding["path"][-1] and evidence.get("reached") else "unsound"
     tensors = call["tensors"] if call is not None else ()
-    stats = [one["stats"] or {} for one in tensors if one["io"] == "output"]
-    if not any("size" in one for one in stats):
+    stats = [each["stats"] or {} for each in tensors if each["io"] == "output"]
+    if not any("size" in each for each in stats):
         return "unread"
-    if any(one.get("nan") or one.get("pos_inf") for one in stats):
+    if any(each.get("nan") or each.get("pos_inf") for each in stats):
         return "unsound"
-    return "mask" if any(one.get("neg_inf") for one in stats) else "sound"
+    return "mask" if any(each.get("neg_inf") for each in stats) else "sound"
 
 
 def _said(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -139,14 +139,14 @@ def _said(finding: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield "bad", reason
 
 
-def _lines(said: Sequence[tuple[str, str]], width: int) -> tuple[list[str], int]:
+def _lines(texts: Sequence[tuple[str, str]], width: int) -> tuple[list[str], int]:
     """Lines of text from the top, and where the next thing begins."""
     room = int((width - 2 * MARGIN) / LETTER)
     parts = [
         _text(MARGIN, MARGIN + 10 + row * LINE, text, kind, most=room)
-        for row, (kind, text) in enumerate(said)
+        for row, (kind, text) in enumerate(texts)
     ]
-    return parts, MARGIN + len(said) * LINE + LINE // 2
+    return parts, MARGIN + len(texts) * LINE + LINE // 2
 
 
 def _node(node: Any, call: Any, name: Any, finding: dict[str, Any], top: int) -> str:
@@ -155,16 +155,16 @@ def _node(node: Any, call: Any, name: Any, finding: dict[str, Any], top: int) ->
         return _text(x + 20, y + 28, f"⋮ {node.folded} more calls", "soft")
     kind = place_in_path(node.id, call, finding)
     colour, shape = KINDS[kind]
-    written = [one for one in (call or {}).get("tensors", ()) if one["io"] == "output"]
+    written = [tensor for tensor in (call or {}).get("tensors", ()) if tensor["io"] == "output"]
     ground = "#fdf0e8" if kind in {"origin", "reached"} else "#ffffff"
     edge = 2 if kind == "origin" else 1
     room = int((WIDTH - 28) / LETTER)
-    said = written[0]["brief"] if written else kind
+    brief = written[0]["brief"] if written else kind
     box = f'x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="8" fill="{ground}"'
     return (
         f'<rect {box} stroke="{colour}" stroke-width="{edge}"/>'
         + _text(x + 10, y + 19, f"{shape} {name[0] if name else node.id}", "bold", most=room)
-        + _text(x + 10, y + 37, said, "soft", most=room)
+        + _text(x + 10, y + 37, brief, "soft", most=room)
     )
 
 
@@ -226,9 +226,9 @@ def _curve(series: Sequence[Sequence[Any]]) -> list[tuple[int, float, int]]:
     return points
 
 
-def _bars(label: str, kept: dict[str, Any], top: int) -> Iterator[str]:
+def _bars(label: str, picture: dict[str, Any], top: int) -> Iterator[str]:
     """Counts of elements in equal parts of their range."""
-    counts, edges = kept["counts"], kept["edges"]
+    counts, edges = picture["counts"], picture["edges"]
     most, wide = max(counts) or 1, BARS[0] / len(counts)
     yield _text(MARGIN, top, f"finite elements of {label}", "soft")
     floor = top + 16 + BARS[1]
@@ -244,8 +244,8 @@ def _bars(label: str, kept: dict[str, Any], top: int) -> Iterator[str]:
 def _text(x: float, y: float, text: str, kind: str = "", *, most: int = 1000) -> str:
     plain = printable(text)
     cut = plain if len(plain) <= most else f"{plain[: most - 1]}…"
-    said = html.escape(cut).replace("\n", " ")
-    return f'<text x="{x}" y="{y}" class="{kind}" xml:space="preserve">{said}</text>'
+    escaped = html.escape(cut).replace("\n", " ")
+    return f'<text x="{x}" y="{y}" class="{kind}" xml:space="preserve">{escaped}</text>'
 
 
 def _sheet(parts: Sequence[str], width: int, height: int) -> str:

@@ -105,8 +105,8 @@ def _add(part: Part, calls: int, worst: int, point: tuple[int, float | None], fi
     if largest is not None:
         part.line[place] = max(part.line.get(place, 0.0), float(f"{largest:.3g}"))
     if first is not None:
-        found = tuple(first.values()) if isinstance(first, dict) else tuple(first)
-        place_ = (int(found[0]), int(found[1]))
+        first_call = tuple(first.values()) if isinstance(first, dict) else tuple(first)
+        place_ = (int(first_call[0]), int(first_call[1]))
         part.first = place_ if part.first is None else min(part.first, place_)
 
 

@@ -82,11 +82,11 @@ class Cells(msgspec.Struct, frozen=True):
     different: Ragged
     batches: list[slice]
 
-    def each(self, found: Array) -> Array:
+    def each(self, results: Array) -> Array:
         """What was found for the rows of different, for every row of the column."""
         unrepeated = sum(part.stop - part.start for part in self.batches) == len(self.different)
         return folded(
-            found if unrepeated else np.concatenate([found[part] for part in self.batches])
+            results if unrepeated else np.concatenate([results[part] for part in self.batches])
         )
 
 
@@ -251,11 +251,11 @@ def equal_to(column: Ragged, text: str) -> Bools:
     return equal
 
 
-def bag_hashes(column: Ragged, found: Words) -> Words:
+def bag_hashes(column: Ragged, hashes: Words) -> Words:
     """One hash for each list of a column, whatever the order of its items; found are the hashes of
     the column, 0 for null.
     """
-    names, first, inverse = _distinct(found)
+    names, first, inverse = _distinct(hashes)
     starts, lengths = column.starts[first], np.maximum(column.lengths[first], 0)
     inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
     sums = np.zeros(len(names), dtype=np.uint64)
@@ -269,9 +269,9 @@ def bag_hashes(column: Ragged, found: Words) -> Words:
     return bags[inverse]
 
 
-def distinct_texts(found: Words, column: Ragged) -> dict[int, str]:
+def distinct_texts(hashes: Words, column: Ragged) -> dict[int, str]:
     """The text behind each hash of a column."""
-    names, first, _ = _distinct(found)
+    names, first, _ = _distinct(hashes)
     return {
         name: column.text(row) for name, row in zip(names.tolist(), first.tolist(), strict=True)
     }

@@ -59,6 +59,6 @@ def tensor_records(side: Side, places: Ints) -> dict[int, Tensor]:
     )
 
 
-def value_of(side: Side, place: int) -> Array:
+def value_of(side: Side, row: int) -> Array:
     """The elements of one of a side's tensors; MissingValueError where they were not kept."""
-    return side.run.value(tensor_records(side, np.array([place], dtype=np.int64))[place])
+    return side.run.value(tensor_records(side, np.array([row], dtype=np.int64))[row])

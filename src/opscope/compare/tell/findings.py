@@ -90,7 +90,7 @@ def _collapsed(pairing: Pairing, causes: Sequence[Cause]) -> list[tuple[Cause, l
             arrivals.setdefault(
                 (int(calls.rank[cause.target]), int(calls.step[cause.target])), []
             ).append(cause)
-    many = {place for place, arrived in arrivals.items() if len(arrived) > MAX_NAMED}
+    many = {rank_step for rank_step, arrived in arrivals.items() if len(arrived) > MAX_NAMED}
     groups: list[tuple[Cause, list[Cause]]] = []
     for cause in causes:
         place = (int(calls.rank[cause.target]), int(calls.step[cause.target]))
@@ -467,13 +467,13 @@ def _confidence(cause: Cause, call: Call, evidence: dict[str, Any]) -> str:
     )
 
 
-def once(found: Sequence[Finding]) -> tuple[Finding, ...]:
+def once(findings: Sequence[Finding]) -> tuple[Finding, ...]:
     """One finding for each operator and place; where it comes back, in later steps or for other
     parameters, is evidence of the first.
     """
     first: dict[tuple[Any, ...], Finding] = {}
     steps: dict[tuple[Any, ...], list[int]] = {}
-    for finding in found:
+    for finding in findings:
         lonely = finding.evidence[0].get("cause") in {EXTRA, MISSING}
         tensor = None if lonely else (finding.evidence[0].get("tensor") or {}).get("tensor_name")
         module = None if lonely and finding.phase != "forward" else finding.module

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call, Tensor
 
 
-def bound_of(call: Call, tensors: Sequence[Tensor], found: Pair, dtype: str) -> Agreement | None:
+def bound_of(call: Call, tensors: Sequence[Tensor], metrics: Pair, dtype: str) -> Agreement | None:
     """The verdict on one output of a call, from all metrics of it; None for an operator without an
     analysis, or without shapes.
     """
@@ -37,6 +37,6 @@ def bound_of(call: Call, tensors: Sequence[Tensor], found: Pair, dtype: str) -> 
         return None
     terms = terms_of(call.op, shapes["input"], shapes["output"])
     return agrees(
-        found,
+        metrics,
         tolerance_of(call.op, dtype, terms=terms, magnitude=magnitude_of(call.op, terms, inputs)),
     )

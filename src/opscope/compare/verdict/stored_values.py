@@ -119,17 +119,17 @@ def _with_errors(rows: Rows, pairs: dict[int, Pair]) -> Rows:
     )
 
 
-def error_of(found: Pair) -> float:
+def error_of(metrics: Pair) -> float:
     """The error by which a pair is judged: of the norm, and of the worst element to the largest
     magnitude; inf where NaN disagree.
     """
-    if found.nonfinite_mismatch:
+    if metrics.nonfinite_mismatch:
         return float("inf")
-    if found.differing == 0 or found.max_abs is None:
+    if metrics.differing == 0 or metrics.max_abs is None:
         return 0.0
-    norm = found.relative_euclidean
-    reach = found.max_golden
-    worst = found.max_abs / reach if reach else float("inf")
+    norm = metrics.relative_euclidean
+    reach = metrics.max_golden
+    worst = metrics.max_abs / reach if reach else float("inf")
     return max(worst, float("inf") if norm is None else norm)
 
 

@@ -141,9 +141,9 @@ class Timeline:
             self._graphs[graph] = Static(self._events, graph)
         return self._graphs[graph]
 
-    def _state(self, kept: Kept | None, kind: str, **more: Any) -> State:
+    def _state(self, tensor: Kept | None, kind: str, **more: Any) -> State:
         self._version += 1
-        return State(kept or Kept(UNTOLD), kind, self._version, **more)
+        return State(tensor or Kept(UNTOLD), kind, self._version, **more)
 
     # -- graphs ------------------------------------------------------------------------------------
 
@@ -302,15 +302,15 @@ class Timeline:
         output = arguments.index(placeholder.name) if placeholder.name in arguments else -1
         return outer.states.get((nexts[0].name, output))
 
-    def _given(self, kept: Kept | None) -> State:
+    def _given(self, tensor: Kept | None) -> State:
         """What a graph was handed: the latest result of the same content, if any."""
-        known = self._passed(kept)
+        known = self._passed(tensor)
         if known is not None and math.prod(known.kept.columns["shape"]) > _TELLING:
             return known
-        return State(kept or Kept(UNTOLD), TRACES)
+        return State(tensor or Kept(UNTOLD), TRACES)
 
-    def _passed(self, kept: Kept | None) -> State | None:
-        return self._contents.get(kept.content) if kept and kept.content is not None else None
+    def _passed(self, tensor: Kept | None) -> State | None:
+        return self._contents.get(tensor.content) if tensor and tensor.content is not None else None
 
     def _remember(self, state: State) -> None:
         if state.kept.content is not None:
@@ -318,23 +318,23 @@ class Timeline:
 
     # -- variables ---------------------------------------------------------------------------------
 
-    def _read(self, op: Op, static: Static, kept: Kept | None) -> State:
+    def _read(self, op: Op, static: Static, tensor: Kept | None) -> State:
         """The state of a variable that is read; what was written last, where it may be that."""
         given = op.inputs[0] if op.inputs else op.name
         key = self._variable(op.graph, given, static)
-        state = self._seen(key, kept, TRACES)
+        state = self._seen(key, tensor, TRACES)
         state.role = static.roles.get(given, state.role)
         state.name = state.name or op.name.removesuffix("/ReadVariableOp")
         return state
 
-    def _seen(self, key: Variable, kept: Kept | None, kind: str) -> State:
+    def _seen(self, key: Variable, tensor: Kept | None, kind: str) -> State:
         state = self._variables.get(key)
-        if state is not None and state.pending and kept is not None:
-            state.kept, state.kind, state.pending = kept, kind, False
-        known = state is not None and (kept is None or kept.content == state.kept.content)
+        if state is not None and state.pending and tensor is not None:
+            state.kept, state.kind, state.pending = tensor, kind, False
+        known = state is not None and (tensor is None or tensor.content == state.kept.content)
         if state is None or not known:
             old = state
-            state = self._state(kept, kind)
+            state = self._state(tensor, kind)
             if old is not None:
                 state.role, state.name = old.role, old.name
             self._variables[key] = state
@@ -392,10 +392,10 @@ class Timeline:
     def _execution(self, event: Execution) -> None:
         if event.graph:
             inside = [each for each in self._running if self._outermost(each) == event.graph]
-            told = [self._tells(graph) for graph in inside]
+            graphs = [self._tells(graph) for graph in inside]
             for graph in inside:
                 self._end(graph)
-            if not all(told):
+            if not all(graphs):
                 for number in event.inputs:
                     self._variables.pop(number, None)
             self._calls[event.graph].popleft()
@@ -410,8 +410,8 @@ class Timeline:
         states = self._results(event)
         if event.type in READS:
             key = event.inputs[0] if event.inputs else -1
-            for number, kept in states:
-                self._eager[number] = self._seen(key, kept, EXECUTIONS)
+            for number, tensor in states:
+                self._eager[number] = self._seen(key, tensor, EXECUTIONS)
             return
         self._steps.eager(phase, writes=assigns(event.type))
         draft = Draft(
@@ -426,8 +426,8 @@ class Timeline:
                 if (state := self._operand(number)) is not None
             ],
         )
-        for slot, (number, kept) in enumerate(states):
-            state = self._result(event, kept)
+        for slot, (number, tensor) in enumerate(states):
+            state = self._result(event, tensor)
             if event.type in VIEWS and draft.inputs:
                 _seen_as(draft.inputs[0][1], state)
             self._eager[number] = state
@@ -438,12 +438,12 @@ class Timeline:
             self._write(event.inputs[0], draft)
         self.drafts.append(draft)
 
-    def _result(self, event: Execution, kept: Kept | None) -> State:
+    def _result(self, event: Execution, tensor: Kept | None) -> State:
         """What an execution gave; what it only took out of a container is what was put in."""
-        known = self._passed(kept) if event.type in TAKEN else None
+        known = self._passed(tensor) if event.type in TAKEN else None
         if known is not None:
             return known
-        return self._state(kept, EXECUTIONS)
+        return self._state(tensor, EXECUTIONS)
 
     def _tells(self, graph: str) -> bool:
         """Whether it is known to which variables a graph wrote."""

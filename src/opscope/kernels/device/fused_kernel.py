@@ -109,10 +109,10 @@ def exponent_of(largest):
 @triton.jit
 def power_of(exponent, VALUE: tl.constexpr):
     if VALUE == tl.float64:
-        found = ((1023 + exponent) << 52).to(tl.float64, bitcast=True)
+        power = ((1023 + exponent) << 52).to(tl.float64, bitcast=True)
     else:
-        found = ((127 + exponent) << 23).to(tl.int32).to(tl.float32, bitcast=True)
-    return found
+        power = ((127 + exponent) << 23).to(tl.int32).to(tl.float32, bitcast=True)
+    return power
 
 
 @triton.jit

@@ -139,10 +139,10 @@ class Interpreter:
         ]
         return [*carried, *made]
 
-    def _row(self, held: Held, place: int, where: _Where) -> Held:
+    def _row(self, held: Held, number: int, where: _Where) -> Held:
         """A row of what a scan goes through."""
-        row = self._new(jax.lax.index_in_dim(held.value, place, keepdims=False))
-        self._note("slice", [held], [row], where, {"place": place})
+        row = self._new(jax.lax.index_in_dim(held.value, number, keepdims=False))
+        self._note("slice", [held], [row], where, {"place": number})
         return row
 
     def _stack(self, parts: list[Held], like: Any, where: _Where) -> Held:

@@ -101,20 +101,20 @@ class Ingestor:
 
     def _take(self, folder: Path, *, owned: bool, within: Where | None) -> Taken:
         taken = NOTHING
-        told = read_raised(self._place, folder) if self._place is not None else None
-        if told is not None and told.kernel is None:
+        raised = read_raised(self._place, folder) if self._place is not None else None
+        if raised is not None and raised.kernel is None:
             self.problems.append(
-                f"{told.error}: one of {', '.join(told.candidates)}; which of them it was "
+                f"{raised.error}: one of {', '.join(raised.candidates)}; which of them it was "
                 "cannot be told"
             )
         try:
             run = open_dump(
                 folder,
-                failed=Failed(told.error, told.kernel)
-                if told is not None and told.kernel is not None
+                failed=Failed(raised.error, raised.kernel)
+                if raised is not None and raised.kernel is not None
                 else None,
             )
-            taken = self._write(run, within, told)
+            taken = self._write(run, within, raised)
             self.problems.extend(run.problems)
         except (OpscopeError, OSError) as error:
             self.problems.append(str(error))
@@ -139,17 +139,17 @@ class Ingestor:
                 self._met.meet(op, told_row(op, {}))
         self.writer.close()
 
-    def _write(self, run: Run, where: Where | None, told: Raised | None) -> Taken:
+    def _write(self, run: Run, where: Where | None, raised: Raised | None) -> Taken:
         everything = list(calls_of(run))
         phases = frozenset(call.phase for call in everything if call.level == "operator")
         within = where(phases) if where is not None else None
         rows = {call.index: list(tensors_of(run, call)) for call in everything}
-        taken = self._take_from_program(everything, rows, told)
+        taken = self._take_from_program(everything, rows, raised)
         everything = [_with_status(call, rows[call.index]) for call in everything]
         if within is not None:
             everything = [_inside(call, within) for call in everything]
         wanted = [call for call in everything if self._wants(call)]
-        kept = _to_keep(wanted, rows, self._config)
+        stored = _to_keep(wanted, rows, self._config)
         base = msgspec.structs.replace(self._numbers)
         self._count(everything, rows, records(run, "stacks"))
         known = within.versions if within is not None else {}
@@ -165,7 +165,7 @@ class Ingestor:
                 for call in calls
             ]
         moved = [
-            (row, call.index in kept)
+            (row, call.index in stored)
             for call in wanted
             for row in rows[call.index]
             if self._config.selection.wants_io(row.io)
@@ -189,15 +189,15 @@ class Ingestor:
         )
 
     def _take_from_program(
-        self, calls: Sequence[Call], rows: dict[int, list[Tensor]], told: Raised | None
+        self, calls: Sequence[Call], rows: dict[int, list[Tensor]], raised: Raised | None
     ) -> dict[Slot, Array]:
         """What the call that raised has read and no file holds; its rows get the statistics."""
         arrays: dict[Slot, Array] = {}
-        for call in calls if told is not None else ():
+        for call in calls if raised is not None else ():
             for number, row in enumerate(rows[call.index]) if call.error is not None else ():
                 array = (
-                    taken_input(self._place, told, row)
-                    if self._place is not None and told is not None and row.value is None
+                    taken_input(self._place, raised, row)
+                    if self._place is not None and raised is not None and row.value is None
                     else None
                 )
                 if array is not None:
@@ -338,7 +338,7 @@ def _to_keep(
         for row in rows[call.index]
         if row.io == "output" and row.version is not None
     }
-    kept = {
+    indices = {
         call.index
         for call in calls
         if config.values == "sample" and call.index % config.sample == 0
@@ -347,8 +347,8 @@ def _to_keep(
         inputs = [row for row in rows[call.index] if row.io == "input"]
         outputs = [row for row in rows[call.index] if row.io == "output"]
         if call.error is not None:
-            kept.add(call.index)
+            indices.add(call.index)
         elif call.status or is_origin(inputs, outputs):
-            kept.add(call.index)
-            kept.update(producers[row.version] for row in inputs if row.version in producers)
-    return kept
+            indices.add(call.index)
+            indices.update(producers[row.version] for row in inputs if row.version in producers)
+    return indices

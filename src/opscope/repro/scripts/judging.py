@@ -120,19 +120,19 @@ def judge_nonfinite(case: dict[str, Any], seen: dict[str, Any]) -> Finding:
     """The failure shows when an output that was not finite has a class of non-finite values it had
     then.
     """
-    told, pattern = [], {}
+    sentences, pattern = [], {}
     for slot, was in sorted(case["failure"]["outputs"].items()):
         here = classes(seen.get(slot, {}))
         same = [name for name in was if name in here]
         if same:
             pattern[slot] = {"classes": same}
             words = " and ".join(CLASSES[name] for name in same)
-            told.append(
+            sentences.append(
                 f"{words} in output {slot}, as recorded{'' if here == was else ', in part'}"
             )
-    if told:
-        return Finding("; ".join(told), pattern, shown=True)
-    other = any(classes(one) for one in seen.values())
+    if sentences:
+        return Finding("; ".join(sentences), pattern, shown=True)
+    other = any(classes(tensor) for tensor in seen.values())
     return Finding(
         "other values that are not finite than recorded" if other else "the output is finite",
         shown=False,
@@ -203,7 +203,7 @@ def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Ref
     """Silently wrong: an output is further from the exact result than a trusted kernel in the same
     type, and than rounding.
     """
-    told, pattern, worst, judged = judge_witnesses(case, outputs)
+    sentences, pattern, worst, judged = judge_witnesses(case, outputs)
     wanted = case["failure"]["outputs"] or outputs
     for slot in sorted(slot for slot in outputs if slot in wanted and slot in reference.exact):
         rule = case.get("allowed", {}).get(type_name(outputs[slot]))
@@ -217,16 +217,16 @@ def judge_mismatch(case: dict[str, Any], outputs: dict[str, Any], reference: Ref
         worst = max(worst, ratio)
         if wrong:
             pattern[slot] = {"classes": classes(statistics(outputs[slot]))}
-            told.append(
+            sentences.append(
                 f"{wrong} of {outputs[slot].numel()} elements of output {slot} are "
                 f"wrong{text}, by {reference.origin}"
             )
     if not judged:
         raise CannotTry("no output has a result to be judged by")
     return Finding(
-        "; ".join(told) or f"the outputs are right, by {reference.origin or 'the witness'}",
+        "; ".join(sentences) or f"the outputs are right, by {reference.origin or 'the witness'}",
         pattern,
-        shown=bool(told),
+        shown=bool(sentences),
         grade=worst,
     )
 
@@ -237,7 +237,7 @@ def judge_witnesses(
     """Elements that a check found wrong for these inputs: words and patterns of those that still
     are, the worst grade, and how many were looked at. The kernels of this machine are not asked.
     """
-    told, pattern, worst, judged = [], {}, 0.0, 0
+    sentences, pattern, worst, judged = [], {}, 0.0, 0
     for witness in case["failure"].get("witnesses") or ():
         out, index = outputs.get(witness["slot"]), tuple(witness["element"])
         if out is None or len(index) != out.dim():
@@ -254,11 +254,11 @@ def judge_witnesses(
         known = allowed > 0 and math.isfinite(error)
         worst = max(worst, error / allowed if known else float("inf"))
         pattern[witness["slot"]] = {"classes": classes(statistics(out))}
-        told.append(
+        sentences.append(
             f"element {list(index)} of output {witness['slot']} is {out[index].item()!r}, "
             f"{witness['true']} in truth (found by a check of these inputs)"
         )
-    return told, pattern, worst, judged
+    return sentences, pattern, worst, judged
 
 
 def compare(out: Any, exact: Any, plain: Any, rule: Any = None) -> tuple[int, float, str] | None:
@@ -391,19 +391,21 @@ class Kept:
         self.before = {slot: tensor.detach().clone() for slot, tensor in tensors.items()}
 
 
-def judge_memory(operator: Any, kept: Kept, outputs: dict[str, Any]) -> Finding:
+def judge_memory(operator: Any, stored: Kept, outputs: dict[str, Any]) -> Finding:
     """What the operator's schema promises: arguments that are only read stay as they are, views
     share memory, new results do not.
     """
-    written, told = written_arguments(operator._schema), []
+    written, sentences = written_arguments(operator._schema), []
     pattern: dict[str, Any] = {}
     changed = {
-        memory_of(tensor) for slot, tensor in kept.tensors.items() if head_of(slot) in written
+        memory_of(tensor) for slot, tensor in stored.tensors.items() if head_of(slot) in written
     }
-    for slot, tensor in kept.tensors.items():
-        if memory_of(tensor) not in changed and not same_bytes(tensor, kept.before[slot]):
+    for slot, tensor in stored.tensors.items():
+        if memory_of(tensor) not in changed and not same_bytes(tensor, stored.before[slot]):
             pattern[f"argument {slot}"] = {"classes": []}
-            told.append(f"argument {slot} was changed, which the operator only reads by its schema")
+            sentences.append(
+                f"argument {slot} was changed, which the operator only reads by its schema"
+            )
     aliases = [each.alias_info for each in operator._schema.returns]
     views, fresh = (
         all(each is not None and not each.is_write for each in aliases),
@@ -411,27 +413,27 @@ def judge_memory(operator: Any, kept: Kept, outputs: dict[str, Any]) -> Finding:
     )
     for slot, output in outputs.items():
         if (
-            slot in kept.tensors
-            and output is kept.tensors[slot]
+            slot in stored.tensors
+            and output is stored.tensors[slot]
             and slot not in map(str, range(len(aliases)))
         ):
             continue  # an argument that was written, and no result
         shared = any(
             memory_of(output) == memory_of(tensor)
-            for tensor in kept.tensors.values()
+            for tensor in stored.tensors.values()
             if tensor.numel()
         )
         if output.numel() and (fresh if shared else views):
             pattern[f"result {slot}"] = {"classes": []}
-            told.append(
+            sentences.append(
                 f"output {slot} "
                 f"{'shares memory with an argument, though it' if shared else 'is a copy, though it is a view'}"  # noqa: E501
             )
-            told[-1] += " is new by its schema" if shared else " of an argument by its schema"
+            sentences[-1] += " is new by its schema" if shared else " of an argument by its schema"
     return Finding(
-        "; ".join(told) or "arguments and results lie and stay as the schema says",
+        "; ".join(sentences) or "arguments and results lie and stay as the schema says",
         pattern,
-        shown=bool(told),
+        shown=bool(sentences),
     )
 
 
@@ -459,10 +461,10 @@ def memory_of(tensor: Any) -> Any:
     return tensor.device, memory.data_ptr()
 
 
-def same_bytes(one: Any, other: Any) -> bool:
+def same_bytes(mine: Any, other: Any) -> bool:
     """Whether two tensors of one type and shape hold the same bytes: a NaN equals itself."""
-    left, right = (tensor.detach().reshape(-1) for tensor in (one, other))
-    if one.is_complex():
+    left, right = (tensor.detach().reshape(-1) for tensor in (mine, other))
+    if mine.is_complex():
         left, right = (
             torch.view_as_real(left.resolve_conj()),
             torch.view_as_real(right.resolve_conj()),
@@ -521,7 +523,7 @@ def is_random(operator: Any, tree: dict[str, Any]) -> bool:
 
 def wider_results(case: dict[str, Any], outputs: dict[str, Any], reference: Reference) -> list[str]:
     """What the same call gives in float64 on the CPU, for each output that was not finite."""
-    told = []
+    sentences = []
     for slot in sorted(case["failure"]["outputs"]):
         if slot not in reference.exact or slot not in outputs:
             continue
@@ -546,5 +548,5 @@ def wider_results(case: dict[str, Any], outputs: dict[str, Any], reference: Refe
                 if told_there
                 else "; wider arithmetic avoids the failure"
             )
-        told.append(line)
-    return told
+        sentences.append(line)
+    return sentences

@@ -191,8 +191,8 @@ def load_tensors(name: str) -> dict[str, Any]:
         ) from error
 
 
-def set_random_state(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> None:
-    where.states = {name: kept[key] for name, key in case["random"]["states"].items()}
+def set_random_state(case: dict[str, Any], stored: dict[str, Any], where: Conditions) -> None:
+    where.states = {name: stored[key] for name, key in case["random"]["states"].items()}
     torch.manual_seed(where.seed)
     if "cpu" in where.states:
         torch.set_rng_state(where.states["cpu"])
@@ -202,13 +202,13 @@ def set_random_state(case: dict[str, Any], kept: dict[str, Any], where: Conditio
 
 
 def make_call(
-    case: dict[str, Any], kept: dict[str, Any], where: Conditions, given: Any = None
+    case: dict[str, Any], stored: dict[str, Any], where: Conditions, given: Any = None
 ) -> dict[str, Any]:
     """Make the call once, on given tensors or new ones; returns its outputs by slot, arguments it
     wrote to and gradients included.
     """
-    tensors = given or build_tensors(case, kept, where)
-    set_random_state(case, kept, where)
+    tensors = given or build_tensors(case, stored, where)
+    set_random_state(case, stored, where)
     leaves = {}
     for row in case["tensors"] if BACKWARD else ():
         if row["requires_grad"] and number_kind(tensors[row["slot"]].dtype) in ("float", "complex"):
@@ -268,16 +268,16 @@ def collect(values: Any, path: str, into: dict[str, Any]) -> None:
 
 
 def clean_results(
-    case: dict[str, Any], kept: dict[str, Any], where: Conditions, operator: Any
+    case: dict[str, Any], stored: dict[str, Any], where: Conditions, operator: Any
 ) -> Reference:
     """The call on the CPU, in float64 and in its own types, by what is loaded in this process."""
     own = Conditions(case["device"], "cpu", where.wide)
     own.seed = where.seed
-    plain = make_call(case, kept, own)
+    plain = make_call(case, stored, own)
     exact = plain
     if not is_random(operator, case["args"]):  # other types draw other numbers
         with contextlib.suppress(*UNSUPPORTED):
-            exact = make_call(case, kept, Conditions(case["device"], "cpu", WIDEST))
+            exact = make_call(case, stored, Conditions(case["device"], "cpu", WIDEST))
     return Reference(exact, plain, "float64 on the CPU, kernels of a clean process")
 
 
@@ -307,7 +307,7 @@ def load_results(path: str) -> Reference:
 
 
 def own_results(
-    case: dict[str, Any], kept: dict[str, Any], where: Conditions, operator: Any
+    case: dict[str, Any], stored: dict[str, Any], where: Conditions, operator: Any
 ) -> Reference:
     """Results to judge by from this very process: float64 on the CPU, by other code than the
     suspected kernel where there is some.
@@ -315,16 +315,16 @@ def own_results(
     if is_random(operator, case["args"]):
         raise CannotTry("a random operator has nothing to be judged by: others draw other numbers")
     if where.target != "cpu":
-        clean = clean_results(case, kept, where, operator)
+        clean = clean_results(case, stored, where, operator)
         return Reference(clean.exact, clean.plain, "float64 on the CPU")
     decomposed = Decomposed(operator)
     known = decomposed.instead is not None and case["failure"]["kind"] == "mismatch"
     wide = Conditions(case["device"], "cpu", WIDEST)
     try:
         with decomposed if known else contextlib.nullcontext():
-            exact = make_call(case, kept, wide)
+            exact = make_call(case, stored, wide)
         if known:  # some decompositions give what the kernel keeps for its gradient in another form
-            like = make_call(case, kept, wide)
+            like = make_call(case, stored, wide)
             exact = {
                 slot: value
                 for slot, value in exact.items()
@@ -375,43 +375,49 @@ class Judge:
         self.allowed = allowed
         self.known: dict[int, Reference] = {}
 
-    def reference(self, case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> Reference:
+    def reference(
+        self, case: dict[str, Any], stored: dict[str, Any], where: Conditions
+    ) -> Reference:
         seed = where.seed if is_random(self.operator, case["args"]) else 0
         if seed not in self.known:
             try:
-                self.known[seed] = self._work_out(case, kept, where)
+                self.known[seed] = self._work_out(case, stored, where)
             except CannotTry:
                 if not case["failure"].get("witnesses"):
                     raise
                 self.known[seed] = Reference({}, None, "")
         return self.known[seed]
 
-    def _work_out(self, case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> Reference:
+    def _work_out(
+        self, case: dict[str, Any], stored: dict[str, Any], where: Conditions
+    ) -> Reference:
         if self.imports:
             try:
                 return foreign_results(where, self.cast, self.allowed)
             except CannotTry:
                 pass  # the operator is the library's own: its float64 is the best there is
-        return own_results(case, kept, where, self.operator)
+        return own_results(case, stored, where, self.operator)
 
 
-def judge_overflow(case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]) -> Finding:
+def judge_overflow(
+    case: dict[str, Any], stored: dict[str, Any], outputs: dict[str, Any]
+) -> Finding:
     """Integer overflow or saturation shows when the true result, in wider arithmetic, does not fit
     the output's type.
     """
     eight = any(out.dtype is torch.int64 for out in outputs.values())
     kinds = {**WIDEST, "int": torch.float64 if eight else torch.int64}
     try:
-        wide = make_call(case, kept, Conditions(case["device"], "cpu", kinds))
+        wide = make_call(case, stored, Conditions(case["device"], "cpu", kinds))
     except UNSUPPORTED as error:
         same = [
             row["slot"]
             for row in case["outputs"]
             if row["slot"] in outputs and equals_recorded(row, outputs[row["slot"]])
         ]
-        told = "equals the recorded one" if same else "differs from the recorded one"
+        sentence = "equals the recorded one" if same else "differs from the recorded one"
         return Finding(
-            f"no wider arithmetic for this operator ({first_line(error)}); the output {told}",
+            f"no wider arithmetic for this operator ({first_line(error)}); the output {sentence}",
             shown=bool(same),
         )
     words, pattern = [], {}
@@ -432,7 +438,7 @@ def against_recorded(case: dict[str, Any], outputs: dict[str, Any]) -> list[str]
     """How far the outputs are from the recorded ones, where their values were kept."""
     if not (HERE / "expected.safetensors").exists():
         return []
-    expected, told = load_tensors("expected.safetensors"), []
+    expected, sentences = load_tensors("expected.safetensors"), []
     for row in case["outputs"]:
         slot, out = row["slot"], outputs.get(row["slot"])
         if (
@@ -447,16 +453,16 @@ def against_recorded(case: dict[str, Any], outputs: dict[str, Any]) -> list[str]
             restore(expected[row["key"]], row["dtype"], row["shape"]),
         )
         if torch.equal(here.reshape(-1).view(torch.uint8), was.reshape(-1).view(torch.uint8)):
-            told.append(f"same  {slot:<8} bit for bit the recorded output")
+            sentences.append(f"same  {slot:<8} bit for bit the recorded output")
             continue
         wide = torch.complex128 if here.is_complex() else torch.float64
         apart = (here.to(wide) - was.to(wide)).abs()
         apart = apart[torch.isfinite(apart)]
-        told.append(
+        sentences.append(
             f"near  {slot:<8} finite elements at most "
             f"{apart.max().item() if apart.numel() else 0:.3g} from the recorded ones"
         )
-    return told
+    return sentences
 
 
 class Trial:
@@ -468,13 +474,13 @@ class Trial:
         self.finding = finding
 
 
-def attempt(case: dict[str, Any], kept: dict[str, Any], where: Conditions, judge: Judge) -> Trial:
+def attempt(case: dict[str, Any], stored: dict[str, Any], where: Conditions, judge: Judge) -> Trial:
     """Make the call once and judge it by the kind of failure that was recorded."""
     kind = case["failure"]["kind"]
     try:
-        given = build_tensors(case, kept, where)
+        given = build_tensors(case, stored, where)
         before = Kept(given) if kind == "memory" else None
-        outputs = make_call(case, kept, where, given)
+        outputs = make_call(case, stored, where, given)
     except CannotTry:
         raise
     except Exception as error:
@@ -487,23 +493,23 @@ def attempt(case: dict[str, Any], kept: dict[str, Any], where: Conditions, judge
     if kind == "nonfinite":
         trial.finding = judge_nonfinite(case, trial.seen)
     elif kind in ("integer-overflow", "saturation"):
-        trial.finding = judge_overflow(case, kept, outputs)
+        trial.finding = judge_overflow(case, stored, outputs)
     elif before is not None:
         trial.finding = judge_memory(judge.operator, before, outputs)
     elif kind == "mismatch":
-        trial.finding = judge_mismatch(case, outputs, judge.reference(case, kept, where))
+        trial.finding = judge_mismatch(case, outputs, judge.reference(case, stored, where))
     elif kind in ("crash", "hang", "exception"):
         trial.finding = Finding("the call returned", shown=False)
     elif kind != "none":
         raise CannotTry(f"this script cannot judge a failure of kind {printable(kind)}")
     elif judge.imports or where.target != "cpu":
-        trial.finding = judge_unasked(case, kept, where, outputs, judge)
+        trial.finding = judge_unasked(case, stored, where, outputs, judge)
     return trial
 
 
 def judge_unasked(
     case: dict[str, Any],
-    kept: dict[str, Any],
+    stored: dict[str, Any],
     where: Conditions,
     outputs: dict[str, Any],
     judge: Judge,
@@ -512,7 +518,7 @@ def judge_unasked(
     against them all the same.
     """
     try:
-        reference = judge.reference(case, kept, where)
+        reference = judge.reference(case, stored, where)
         if reference.plain is not None:
             finding = judge_mismatch(case, outputs, reference)
             return Finding(
@@ -526,10 +532,10 @@ def judge_unasked(
     return Finding("nothing wrong was recorded", shown=False)
 
 
-def header(case: dict[str, Any], kept: dict[str, Any], where: Conditions) -> list[str]:
+def header(case: dict[str, Any], stored: dict[str, Any], where: Conditions) -> list[str]:
     lines = [f"{OPERATOR}  on {where.target}, torch {torch.__version__}"]
     lines += [f"  {key:<8} {printable(case[key])}" for key in ("source", "module") if case.get(key)]
-    tensors = build_tensors(case, kept, where)
+    tensors = build_tensors(case, stored, where)
     lines += [
         f"  in    {slot:<8} {describe(statistics(tensor))}" for slot, tensor in tensors.items()
     ]
@@ -559,14 +565,14 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
         notes.append(
             "a random operator whose generator state was not recorded: seeds 0, 1, … are used"
         )
-    kept, judge = (
+    stored, judge = (
         load_tensors("inputs.safetensors"),
         Judge(operator, imports, cast, options.allowed),
     )
-    lines = header(case, kept, where)
+    lines = header(case, stored, where)
     trials = []
     for where.seed in range(options.repeat):
-        trials.append(attempt(case, kept, where, judge))
+        trials.append(attempt(case, stored, where, judge))
         if device_failure(trials[-1].finding.told) is not None:
             break  # a device that has stopped makes no other trial in this process
     last = next((trial for trial in trials if trial.finding.shown), trials[-1])
@@ -575,11 +581,11 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
             "an output was wrong when it was recorded: the fault comes and goes, or needs the "
             "calls before this one"
         )
-    lines += [f"  out   {slot:<8} {describe(one)}" for slot, one in last.seen.items()]
+    lines += [f"  out   {slot:<8} {describe(tensor)}" for slot, tensor in last.seen.items()]
     more = [] if cast else against_recorded(case, last.outputs)
     if case["failure"]["kind"] == "nonfinite" and last.outputs and not options.no_wide:
         try:
-            more += wider_results(case, last.outputs, judge.reference(case, kept, where))
+            more += wider_results(case, last.outputs, judge.reference(case, stored, where))
         except CannotTry as reason:
             more.append(f"wide  {reason}")
     lines += ["  " + line for line in more] + ["  note  " + note for note in notes]
@@ -592,15 +598,15 @@ def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
     )
 
 
-def verdict(shown: list[bool], told: str, lines: list[str], **more: Any) -> dict[str, Any]:
+def verdict(shown: list[bool], reason: str, lines: list[str], **more: Any) -> dict[str, Any]:
     word = "reproduced" if all(shown) else "flaky" if any(shown) else "not reproduced"
     counted = f" {sum(shown)}/{len(shown)}" if word == "flaky" else ""
-    lines = [*lines, f"{word}{counted}: {told}"]
+    lines = [*lines, f"{word}{counted}: {reason}"]
     return {
         "verdict": word,
         "shown": sum(shown),
         "tried": len(shown),
-        "reason": told,
+        "reason": reason,
         "lines": lines,
         **more,
     }
@@ -618,9 +624,9 @@ def survive(case: dict[str, Any], options: argparse.Namespace, argv: list[str]) 
         "  note  " + note for note in notes
     ]
     for _ in range(options.repeat):
-        code, said = watched(command, limit)
+        code, output = watched(command, limit)
         if code in (2, 101, 125):
-            raise CannotTry(said[-1] if said else f"exit code {code}")
+            raise CannotTry(output[-1] if output else f"exit code {code}")
         died = f"the process that makes the call ends by exit status {code}"
         hung = f"the call does not return within {limit:g} s"
         ends.append(hung if code is None else "the call returned" if code in (0, 1) else died)

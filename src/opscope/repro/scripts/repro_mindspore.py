@@ -172,18 +172,18 @@ def element_type(name: str) -> Any:
     return dtype
 
 
-def array_of(row: dict[str, Any], kept: dict[str, Any]) -> Any:
+def array_of(row: dict[str, Any], stored: dict[str, Any]) -> Any:
     """The elements of one input; zeros where memory was uninitialised."""
     dtype = np.dtype(BYTES.get(row["dtype"], "<f4"))
     if row["key"] is None:
         return np.zeros(row["shape"], dtype)
-    values = kept[row["key"]]
+    values = stored[row["key"]]
     if values.dtype == np.uint8 and row["dtype"] != "uint8" and row["dtype"] in BYTES:
         values = np.ascontiguousarray(values).view(dtype)
     return np.broadcast_to(values.reshape(row["kept"]), row["shape"])
 
 
-def operands(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> list[Any]:
+def operands(case: dict[str, Any], stored: dict[str, Any], wide: str | None) -> list[Any]:
     """The operands in order; wide turns floating ones into that type."""
     rows = {row["slot"]: row for row in case["tensors"]}
 
@@ -196,7 +196,7 @@ def operands(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> li
             row = rows[value["tensor"]]
             floating = row["dtype"] in UNITS
             name = wide if wide and floating else row["dtype"]
-            return Tensor(np.array(array_of(row, kept)), element_type(name))
+            return Tensor(np.array(array_of(row, stored)), element_type(name))
         return plain(value)
 
     return [build(value) for value in case["args"]["args"]]
@@ -367,14 +367,14 @@ def cast_target(case: dict[str, Any], given: list[Any], wide: str | None) -> lis
     return [given[0], element_type(wide if wide and target in UNITS else target)]
 
 
-def make_call(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> dict[str, Any]:
+def make_call(case: dict[str, Any], stored: dict[str, Any], wide: str | None) -> dict[str, Any]:
     """Make the call; arrays of its results by slot."""
-    return {slot: to_array(tensor) for slot, tensor in make_tensors(case, kept, wide).items()}
+    return {slot: to_array(tensor) for slot, tensor in make_tensors(case, stored, wide).items()}
 
 
-def make_tensors(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> dict[str, Any]:
+def make_tensors(case: dict[str, Any], stored: dict[str, Any], wide: str | None) -> dict[str, Any]:
     """Make the call; its results by slot."""
-    given = cast_target(case, operands(case, kept, wide), wide)
+    given = cast_target(case, operands(case, stored, wide), wide)
     primitive, inputs = arrange(find_primitive(), given, case["args"]["kwargs"])
     try:
         result = primitive(*inputs)
@@ -447,18 +447,18 @@ def apart(value: Any, exact: Any, dtype: str) -> float:
 
 
 def judge_mismatch(
-    case: dict[str, Any], kept: dict[str, Any], outputs: dict[str, Any]
+    case: dict[str, Any], stored: dict[str, Any], outputs: dict[str, Any]
 ) -> tuple[bool, str]:
     """Nothing non-finite was recorded: hold the recorded output, and the one made here, against
     float64.
     """
     try:
-        exact = make_call(case, kept, "float64")
+        exact = make_call(case, stored, "float64")
     except CannotTry:
         raise
     except Exception as error:
         return False, f"nothing wrong was recorded, and no float64 here ({type(error).__name__})"
-    recorded, told, shown = load_tensors("expected.safetensors"), [], False
+    recorded, sentences, shown = load_tensors("expected.safetensors"), [], False
     terms = max([4.0, *(float(np.prod(row["shape"]) ** 0.5) for row in case["tensors"])]) * (
         256 if OPERATOR in APPROXIMATE else 1
     )
@@ -467,22 +467,22 @@ def judge_mismatch(
         if slot not in exact or slot not in outputs or row["dtype"] not in UNITS:
             continue
         here = apart(outputs[slot], exact[slot], row["dtype"])
-        told.append(f"output {slot}: {here:.3g} units of rounding from float64")
+        sentences.append(f"output {slot}: {here:.3g} units of rounding from float64")
         was = recorded.get(row["key"]) if row["key"] is not None else None
         if was is not None:
             then = apart(np.asarray(was), exact[slot], row["dtype"])
-            told.append(f"the recorded one {then:.3g}")
+            sentences.append(f"the recorded one {then:.3g}")
             shown = shown or (then > 64 * terms and here > 64 * terms)
         else:
             shown = shown or here > 64 * terms
-    return shown, ", ".join(told) or "nothing wrong was recorded"
+    return shown, ", ".join(sentences) or "nothing wrong was recorded"
 
 
 def judge_witnesses(witnesses: list[dict[str, Any]], outputs: dict[str, Any]) -> tuple[bool, str]:
     """Single elements of which the true value is known, worked out from these very inputs by
     another library: the failure shows where one of them is off by more than is allowed.
     """
-    shown, told = False, []
+    shown, sentences = False, []
     for witness in witnesses:
         element, out = tuple(witness["element"]), outputs.get(witness["slot"])
         if out is None or len(element) != out.ndim or any(map(int.__ge__, element, out.shape)):
@@ -490,25 +490,25 @@ def judge_witnesses(witnesses: list[dict[str, Any]], outputs: dict[str, Any]) ->
         here, true = float(out[element]), float(witness["true"])
         near = abs(here - true) <= float(witness.get("tolerance") or 0.0)
         shown = shown or not (near or here == true or (np.isnan(here) and np.isnan(true)))
-        told.append(
+        sentences.append(
             f"element {list(element)} of output {witness['slot']} is {here!r}, {true!r} in truth"
         )
-    return shown, "; ".join(told) or "none of the elements that tell is here"
+    return shown, "; ".join(sentences) or "none of the elements that tell is here"
 
 
 def attempt(
-    case: dict[str, Any], kept: dict[str, Any], wide: str | None
+    case: dict[str, Any], stored: dict[str, Any], wide: str | None
 ) -> tuple[bool, str, dict[str, Any]]:
     kind = case["failure"]["kind"]
     try:
-        outputs = make_call(case, kept, wide)
+        outputs = make_call(case, stored, wide)
     except CannotTry:
         raise
     except Exception as error:
         return judge_exception(case, error)
     if kind == "exception":
         try:
-            call_compiled(case, kept, wide)
+            call_compiled(case, stored, wide)
         except Exception as error:
             return judge_exception(case, error)
         return False, "the call returned", outputs
@@ -516,7 +516,7 @@ def attempt(
         return (*judge_nonfinite(case, outputs), outputs)
     if case["failure"].get("witnesses"):
         return (*judge_witnesses(case["failure"]["witnesses"], outputs), outputs)
-    return (*judge_mismatch(case, kept, outputs), outputs)
+    return (*judge_mismatch(case, stored, outputs), outputs)
 
 
 def judge_exception(case: dict[str, Any], error: Exception) -> tuple[bool, str, dict[str, Any]]:
@@ -528,18 +528,18 @@ def judge_exception(case: dict[str, Any], error: Exception) -> tuple[bool, str, 
         for line in str(error).splitlines()
         if line.strip() and not line.lstrip().startswith("-")
     ]
-    told = f"{type(error).__name__}: {printable(lines[0] if lines else '')}"
+    sentence = f"{type(error).__name__}: {printable(lines[0] if lines else '')}"
     failure = case["failure"]
     if failure["kind"] == "exception" and failure["error"]["type"] == type(error).__name__:
-        return True, f"raises {told}", {}
-    raise CannotTry(f"the call raised {told}") from error
+        return True, f"raises {sentence}", {}
+    raise CannotTry(f"the call raised {sentence}") from error
 
 
-def call_compiled(case: dict[str, Any], kept: dict[str, Any], wide: str | None) -> None:
+def call_compiled(case: dict[str, Any], stored: dict[str, Any], wide: str | None) -> None:
     """Make the call inside a graph: some kernels look at their operands there only."""
     primitive, inputs = arrange(
         find_primitive(),
-        cast_target(case, operands(case, kept, wide), wide),
+        cast_target(case, operands(case, stored, wide), wide),
         case["args"]["kwargs"],
     )
 
@@ -572,41 +572,41 @@ def choose_device(name: str) -> str:
 
 
 def run(case: dict[str, Any], options: argparse.Namespace) -> dict[str, Any]:
-    kept = load_tensors("inputs.safetensors")
+    stored = load_tensors("inputs.safetensors")
     device = choose_device(options.device or "cpu")
     lines = [f"{OPERATOR}  on {device}, mindspore {ms.__version__}"]
     lines += [f"  {key:<8} {printable(case[key])}" for key in ("source", "module") if case.get(key)]
     lines += [
-        f"  in    {row['slot']:<8} {describe(statistics(array_of(row, kept)))}"
+        f"  in    {row['slot']:<8} {describe(statistics(array_of(row, stored)))}"
         for row in case["tensors"]
     ]
     lines += [
         f"  was   {row['slot']:<8} {describe({**row, **row['stats']})}" for row in case["outputs"]
     ]
-    trials = [attempt(case, kept, options.dtype) for _ in range(options.repeat)]
-    shown, told, outputs = next((trial for trial in trials if trial[0]), trials[-1])
+    trials = [attempt(case, stored, options.dtype) for _ in range(options.repeat)]
+    shown, reason, outputs = next((trial for trial in trials if trial[0]), trials[-1])
     seen = {slot: statistics(out) for slot, out in outputs.items()}
-    lines += [f"  out   {slot:<8} {describe(one)}" for slot, one in seen.items()]
+    lines += [f"  out   {slot:<8} {describe(array)}" for slot, array in seen.items()]
     if shown and case["failure"]["kind"] == "nonfinite" and not options.dtype:
-        lines += ["  " + wider(case, kept)]
+        lines += ["  " + wider(case, stored)]
     lines += [f"  note  {printable(note)}" for note in case["warnings"]]
     count = sum(trial[0] for trial in trials)
     word = "reproduced" if count == len(trials) else "flaky" if count else "not reproduced"
-    lines.append(f"{word}{f' {count}/{len(trials)}' if word == 'flaky' else ''}: {told}")
+    lines.append(f"{word}{f' {count}/{len(trials)}' if word == 'flaky' else ''}: {reason}")
     return {
         "verdict": word,
         "shown": count,
         "tried": len(trials),
-        "reason": told,
+        "reason": reason,
         "lines": lines,
         "device": device,
         "seen": seen,
     }
 
 
-def wider(case: dict[str, Any], kept: dict[str, Any]) -> str:
+def wider(case: dict[str, Any], stored: dict[str, Any]) -> str:
     try:
-        outputs = make_call(case, kept, "float64")
+        outputs = make_call(case, stored, "float64")
     except Exception as error:
         return f"wide  not to be had in float64 ({type(error).__name__})"
     return "wide  " + "; ".join(

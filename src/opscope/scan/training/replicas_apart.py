@@ -53,11 +53,11 @@ def replicas_apart(story: Story) -> Iterator[Note]:
     """At most one warning, at the first write of the lowest rank after which ranks are apart."""
     ranks = sorted(
         filter(None, (_trained(events) for _, events in story.of_processes())),
-        key=lambda one: one.rank,
+        key=lambda rank: rank.rank,
     )
-    if len({one.rank for one in ranks}) < 2 or len({one.rank for one in ranks}) < len(ranks):
+    if len({rank.rank for rank in ranks}) < 2 or len({rank.rank for rank in ranks}) < len(ranks):
         return
-    common = frozenset.intersection(*(one.names for one in ranks))
+    common = frozenset.intersection(*(rank.names for rank in ranks))
     step, names = _parting(ranks, common), sorted(common)
     if step is None or not _meet(story) or _alike_again(story.tables, names[0], step):
         return
@@ -66,7 +66,7 @@ def replicas_apart(story: Story) -> Iterator[Note]:
         process=ranks[0].process,
         index=ranks[0].first.index,
         words=(
-            f"ranks {', '.join(str(one.rank) for one in ranks)} have the same {listed(names)} up "
+            f"ranks {', '.join(str(rank.rank) for rank in ranks)} have the same {listed(names)} up "
             f"to step {step}, and train them each by itself from then on: no gradient is the same "
             "on all of them"
         ),
@@ -106,16 +106,17 @@ def _shared(
     held: Sequence[Mapping[tuple[str, int], frozenset[int]]], name_and_step: tuple[str, int]
 ) -> bool:
     """Whether all ranks hold the same bits at one time of a step."""
-    return bool(frozenset.intersection(*(one.get(name_and_step, frozenset()) for one in held)))
+    return bool(frozenset.intersection(*(reads.get(name_and_step, frozenset()) for reads in held)))
 
 
 def _parting(ranks: Sequence[Trained], names: frozenset[str]) -> int | None:
     """The last step in which all ranks read them alike, where none of these parameters is ever
     alike again and none of their gradients is.
     """
-    steps = sorted({step for one in ranks for name, step in one.read if name in names})
+    steps = sorted({step for rank in ranks for name, step in rank.read if name in names})
     alike = [
-        sum(_shared([one.read for one in ranks], (name, step)) for name in names) for step in steps
+        sum(_shared([rank.read for rank in ranks], (name, step)) for name in names)
+        for step in steps
     ]
     together = next(
         (number for number, count in enumerate(alike) if count < len(names)), len(steps)
@@ -123,7 +124,7 @@ def _parting(ranks: Sequence[Trained], names: frozenset[str]) -> int | None:
     if not names or not together or len(steps) - together < STEPS or any(alike[together:]):
         return None
     exchanged = any(
-        _shared([one.gradients for one in ranks], (name, step))
+        _shared([rank.gradients for rank in ranks], (name, step))
         for step in steps[together:]
         for name in names
     )
