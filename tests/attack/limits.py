@@ -17,7 +17,7 @@ FRAMES = {("module.py", "inner"), ("formulas.py", "apply"), ("exits.py", "bootst
 # modes.
 TRACED = FRAMES | {
     ("recorder.py", "_module_enters"), ("recorder.py", "_module_leaves"),
-    ("recorder.py", "_guarded"), ("contain.py", "contain"), ("room.py", "find_room"),
+    ("recorder.py", "_guarded"), ("contain.py", "contain"), ("contain.py", "_find_room"),
     ("__init__.py", "is_compiling"), ("_jit_internal.py", "is_scripting"),
     ("effects.py", "__init__"), ("effects.py", "_set_default_effect"), ("fake_impl.py",
         "__init__"), ("simple_registry.py", "__init__"), ("simple_registry.py", "find"),

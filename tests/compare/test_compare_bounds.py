@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from opscope.compare.verdict.error_analysis import bound_of
+from opscope.compare.verdict.stored_values import bound_of
 from opscope.kernels import statistics
 from opscope.kernels.pair import pair
 from opscope.run.schema import Call, Tensor

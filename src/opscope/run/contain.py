@@ -13,12 +13,11 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Callable, Iterator
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, NoReturn, TypeVar
 
-from opscope.kernels.room import find_room
-
 Result = TypeVar("Result")
+NO_ROOM = SimpleNamespace(enter_room=tuple, leave_room=tuple)
 
 
 def contain(
@@ -27,7 +26,7 @@ def contain(
     """Do something of opscope's own for the program; None where that raised, after `end` has been
     told.
     """
-    room, handled = find_room(), sys.exc_info()[1]
+    room, handled = _find_room(), sys.exc_info()[1]
     try:
         room.enter_room()
         return action(*arguments)
@@ -126,3 +125,14 @@ def tell(line: str) -> None:
     except Exception as error:
         if is_the_programs(error):
             raise
+
+
+def _find_room() -> Any:
+    """What makes room for opscope's own code in a thread of the program: frames where it is near
+    its limit of recursion, and no tracer that follows. It has enter_room() and leave_room(), which
+    do nothing without the compiled recorder.
+
+    Both are functions in C: no signal handler of the program can run, and raise, between one of
+    them and the code that it begins or ends.
+    """
+    return sys.modules.get("opscope.kernels._recorder", NO_ROOM)

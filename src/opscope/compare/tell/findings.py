@@ -30,7 +30,7 @@ from opscope.compare.pair.tensors import SHAPE
 from opscope.compare.pair.unpaired import Block, blocks_of
 from opscope.compare.side.records import call_records, tensor_records
 from opscope.compare.tell.lines import lines_of
-from opscope.compare.verdict.error_analysis import bound_of
+from opscope.compare.verdict.stored_values import bound_of
 from opscope.judge.agreement import AGREE
 from opscope.operators.catalogue import traits_of
 from opscope.questions.compiled_nodes import last_of

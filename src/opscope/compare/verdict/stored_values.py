@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The stored values of pairs that are not equal, measured in one pass each."""
+"""The stored values of pairs that are not equal, measured in one pass each, and what error analysis
+says of a call whose inputs agree: how far its output may be off.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +19,15 @@ from opscope.compare.pair.tensors import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, 
 from opscope.compare.side.records import tensor_records
 from opscope.compare.verdict.axis_order import best_pair
 from opscope.errors import FormatError, MissingValueError, UsageError
+from opscope.judge import families
+from opscope.judge.agreement import Agreement, agrees
+from opscope.judge.terms import magnitude_of, terms_of
+from opscope.judge.tolerance import tolerance_of
 
 if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
     from opscope.kernels.pair import Pair
-    from opscope.run.schema import Tensor
+    from opscope.run.schema import Call, Tensor
 
 _CHUNK = 8  # pairs that a thread takes at once: few, so that none waits for another's at the end
 _MATERIAL = (DIFFERS, WITHIN, UNKNOWN)
@@ -116,6 +122,30 @@ def _with_errors(rows: Rows, pairs: dict[int, Pair]) -> Rows:
         least[row] = reordered[row] = False
     return msgspec.structs.replace(
         rows, error=error, status=status, least=least, reordered=reordered
+    )
+
+
+def bound_of(call: Call, tensors: Sequence[Tensor], metrics: Pair, dtype: str) -> Agreement | None:
+    """The verdict on one output of a call, from all metrics of it; None for an operator without an
+    analysis, or without shapes.
+    """
+    if families.tolerance_kind(call.op) in ("unknown", "unjudged"):
+        return None
+    inputs = [
+        tensor
+        for tensor in tensors
+        if tensor.io == "input" and tensor.dtype not in ("bool", "unknown")
+    ]
+    shapes = {
+        io: [tensor.shape for tensor in tensors if tensor.io == io and tensor.shape is not None]
+        for io in ("input", "output")
+    }
+    if not shapes["output"]:
+        return None
+    terms = terms_of(call.op, shapes["input"], shapes["output"])
+    return agrees(
+        metrics,
+        tolerance_of(call.op, dtype, terms=terms, magnitude=magnitude_of(call.op, terms, inputs)),
     )
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from opscope.questions.call_sites import call_sites
+from opscope.compare.tell.lines import call_sites
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call, Stack
