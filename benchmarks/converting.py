@@ -26,8 +26,7 @@ import msgspec
 import numpy as np
 
 from opscope.formats.cann import dtypes, dumpfile
-from opscope.formats.cann.message import DumpData
-from opscope.formats.cann.tensor import entry_for
+from opscope.formats.cann.message import DumpData, Shape, TensorEntry
 from opscope.formats.layouts import from_host
 
 ROUNDS = 5
@@ -58,6 +57,26 @@ CASES = (
     Case("4 MB files, NC1HWC0 -> NCHW", (8, 64, 64, 64), "float16", "NC1HWC0", NCHW),
     Case("64 MB files", (4096, 4096)),
 )
+
+
+def entry_for(
+    values: np.ndarray[Any, Any],
+    kind: dtypes.ElementType,
+    *,
+    layout: int = 2,
+    original: tuple[int, ...] | None = None,
+) -> TensorEntry:
+    """Header entry of device elements, as the device's own writer makes it; layout is a format
+    number (2: ND).
+    """
+    shape = Shape(dim=values.shape)
+    return TensorEntry(
+        data_type=kind.proto,
+        format=layout,
+        shape=shape,
+        original_shape=shape if original is None else Shape(dim=original),
+        size=kind.nbytes(values.size),
+    )
 
 
 def write_dumps(case: Case, directory: Path, nbytes: int) -> None:

@@ -5,8 +5,9 @@ import math
 
 import pytest
 
-from opscope.report.oneline import number, one_line, row_statistics
+from opscope.report.oneline import one_line, row_statistics
 from opscope.run.dtypes import DTYPES, short_dtype
+from opscope.run.printable import number
 from opscope.run.schema import Tensor
 
 

@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from tests.repro.single_calls import Recorder, call_row, run_of
 
 import opscope.repro
-from opscope.repro.buffers import ALIGNMENT, dense_strides, kept_shape, place
-from opscope.run.schema import Tensor
+from opscope.repro.buffers import ALIGNMENT, kept_shape, place
+from opscope.run.schema import Tensor, dense_strides
 
 SCRIPT = Path(opscope.repro.__file__).parent / "scripts" / "repro.py"
 

@@ -42,6 +42,11 @@ class Core(msgspec.Struct, frozen=True, kw_only=True):
         return value[0] if isinstance(value, tuple) else value
 
 
+def slot_name(io: str, index: int, part: int) -> str:
+    """`input 0`; the parts of a list of tensors are `input 0.1`."""
+    return f"{io} {index}" if part == 0 else f"{io} {index}.{part}"
+
+
 class Argument(msgspec.Struct, frozen=True, kw_only=True):
     """One tensor of the kernel as the log describes it: io is input, output, workspace, tiling or
     unknown.
@@ -63,10 +68,8 @@ class Argument(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """`input 0`; the parts of a list of tensors are `input 0.1`."""
-        return (
-            f"{self.io} {self.index}" if self.part == 0 else f"{self.io} {self.index}.{self.part}"
-        )
+        """`input 0`, `input 0.1`."""
+        return slot_name(self.io, self.index, self.part)
 
 
 class Returned(msgspec.Struct, frozen=True):

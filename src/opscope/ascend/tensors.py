@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from opscope.ascend.fault import Argument, Fault
+from opscope.ascend.fault import Argument, Fault, slot_name
 from opscope.ascend.graphs import Node, TensorDesc
 from opscope.ascend.kernels import Kernel, Parameter
 from opscope.run.dtypes import DType, find_dtype
@@ -47,10 +47,8 @@ class KernelTensor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """`input 0`; the parts of a list of tensors are `input 0.1`."""
-        return (
-            f"{self.io} {self.index}" if self.part == 0 else f"{self.io} {self.index}.{self.part}"
-        )
+        """`input 0`, `input 0.1`."""
+        return slot_name(self.io, self.index, self.part)
 
 
 class Tiling(msgspec.Struct, frozen=True, kw_only=True):

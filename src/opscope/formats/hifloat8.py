@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from opscope.arrays import Array, Bytes
 
 ZERO, NAN, INF, MINUS_INF = 0x00, 0x80, 0x6F, 0xEF
-MAX = 32768.0
 _PREFIXES = (
     (0x60, 0x60, 4, 1),
     (0x60, 0x40, 3, 2),

@@ -33,7 +33,7 @@ CLASSIC_SIZE = 2048
 UNKNOWN_ID = 65535
 FLOAT_OVERFLOW = 0x20
 _CLASSIC = ("model_id", "stream_id", "task_id", "task_type", "pc_start", "para_base")
-_CLASSIC_UNITS = ("DHA Atomic Add", "L2 Atomic Add", "AI Core")
+CLASSIC_UNITS = ("DHA Atomic Add", "L2 Atomic Add", "AI Core")
 _PLACE = ("model_id", "stream_id", "task_id", "task_type", "context_id")
 _FIELDS = {
     "AIC": (*_PLACE, "thread_id", "pc_start", "para_base", "core_id", "block_id", "status"),
@@ -144,7 +144,7 @@ def decode(payload: bytes, path: str | PathLike[str], *, offset: int = 0) -> Ove
 
 def _classic(payload: bytes) -> OverflowRecord:
     document: dict[str, Any] = {}
-    for name, start in zip(_CLASSIC_UNITS, (0, 128, 256), strict=True):
+    for name, start in zip(CLASSIC_UNITS, (0, 128, 256), strict=True):
         document[name] = _hexed(
             dict(zip(_CLASSIC, struct.unpack_from("<6Q", payload, start), strict=True))
         )

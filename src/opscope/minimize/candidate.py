@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from opscope.minimize.minimized import Size
-from opscope.repro.buffers import dense_strides, kept_shape
+from opscope.repro.buffers import kept_shape
 from opscope.repro.build import Material
 from opscope.repro.case import FILE, Buffer, Case, CaseTensor, encode_case, read_case
 from opscope.repro.tensorfile import Entry, read_tensors, write_tensors
 from opscope.run.dtypes import dtype_of
+from opscope.run.schema import dense_strides
 
 if TYPE_CHECKING:
     from opscope.arrays import Array

@@ -12,8 +12,8 @@ import msgspec
 from opscope.minimize.candidate import Candidate, Part, freed, settled
 from opscope.minimize.leaves import number_leaves, replaced
 from opscope.minimize.search import Search
-from opscope.repro.buffers import dense_strides
 from opscope.run.dtypes import dtype_of
+from opscope.run.schema import dense_strides
 
 USUAL = "float32"
 

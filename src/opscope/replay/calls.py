@@ -13,12 +13,12 @@ from opscope.arrays import Array
 from opscope.errors import UsageError
 from opscope.judge.operators import is_overwritten
 from opscope.operators.catalogue import family, traits_of
-from opscope.repro.buffers import dense_strides
 from opscope.repro.build import COLLECTIVES, Material, assemble
 from opscope.repro.case import Case
 from opscope.repro.synthesis import synthesise
 from opscope.run.dtypes import dtype_of
 from opscope.run.query import record_of, sql, tensors_of
+from opscope.run.schema import dense_strides
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED, Flags, Laid, Memory
 from opscope.substitute.layout import Call as Plain
 

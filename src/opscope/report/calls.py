@@ -9,8 +9,9 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from opscope.report.console import folded, line
-from opscope.report.oneline import number, one_line, row_statistics
+from opscope.report.oneline import one_line, row_statistics
 from opscope.report.source import short_place, text_of
+from opscope.run.printable import number
 
 if TYPE_CHECKING:
     from rich.text import Text

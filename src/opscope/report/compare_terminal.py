@@ -20,10 +20,10 @@ from pathlib import Path
 from rich.text import Text
 
 from opscope.report.console import folded, line, make_console, print_lines
-from opscope.report.oneline import number
 from opscope.report.source import short_place
 from opscope.report.terminal import evidence_of, head_lines, op_word, source_of
 from opscope.run.finding import Document, Finding
+from opscope.run.printable import number
 
 MAX_OTHERS = 8
 _INFINITE = (float("inf"), "inf")

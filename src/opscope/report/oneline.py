@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,20 +10,8 @@ import msgspec
 
 from opscope.kernels.calls import STATISTICS
 from opscope.run.dtypes import short_dtype
+from opscope.run.printable import number
 from opscope.run.schema import Tensor
-
-
-def number(value: float | str) -> str:
-    """Three digits of a number, whole ones below a million exactly: `-310`, `65504`, `3.4e38`,
-    `0.00123`, `inf`.
-    """
-    value = float(value)
-    if not math.isfinite(value):
-        return str(value)
-    if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
-    mantissa, e, exponent = f"{value:.3g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else mantissa
 
 
 def value_range(dtype: str, stats: Mapping[str, Any]) -> str:

@@ -12,13 +12,14 @@ from opscope.errors import UsageError
 from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import in_place
 from opscope.repro.arguments import node_code, parse_operator
-from opscope.repro.buffers import dense_strides, kept_shape
+from opscope.repro.buffers import kept_shape
 from opscope.repro.build import Material, allowances, build
 from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Failure
 from opscope.repro.rows import judged
 from opscope.repro.tensorfile import Entry
 from opscope.run.dtypes import dtype_of
 from opscope.run.query import record_of, sql
+from opscope.run.schema import dense_strides
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run

@@ -12,7 +12,7 @@ import msgspec
 from opscope.errors import UsageError
 from opscope.repro.case import Buffer
 from opscope.run.dtypes import DType, dtype_of
-from opscope.run.schema import Tensor
+from opscope.run.schema import Tensor, dense_strides
 
 # bytes by which the unused head of a storage is cut: kernels choose paths by the address's
 # alignment
@@ -56,15 +56,6 @@ def place(rows: Sequence[Tensor]) -> tuple[dict[str, Buffer], dict[str, Placed],
         for row, offset in zip(members, offsets, strict=True):
             placed[row.slot] = Placed(buffer=str(number), stride=row.stride or (), offset=offset)
     return buffers, placed, tuple(warnings)
-
-
-def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
-    """Strides of a tensor without gaps in C order."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def kept_shape(shape: Sequence[int], stride: Sequence[int]) -> tuple[int, ...]:

@@ -13,6 +13,7 @@ from opscope.repro.failure import WORDS, failure_words
 from opscope.repro.forms import form_named
 from opscope.repro.markdown import code, escape, fence, table
 from opscope.run.dtypes import short_dtype
+from opscope.run.printable import number
 
 NUMERIC = frozenset({"python", "torch", "torch_npu", "mindspore", "numpy", "transformers"})
 HOW_TO_RUN = """One operator call, cut out of a recorded run. Run it:
@@ -65,14 +66,6 @@ def tensor_line(dtype: str, shape: Sequence[int], stats: Mapping[str, Any]) -> s
     return text + "".join(
         f" {stats[name]} {word}" for name, word in WORDS.items() if stats.get(name)
     )
-
-
-def number(value: float) -> str:
-    """Three digits, whole numbers below a million exactly: `-310`, `65504`, `3.4e38`, `0.00123`."""
-    if value == int(value) and abs(value) < 1e6:
-        return str(int(value))
-    mantissa, e, exponent = f"{value:.3g}".partition("e")
-    return f"{mantissa}e{int(exponent)}" if e else mantissa
 
 
 def _place(case: Case) -> list[list[str]]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 import unicodedata
 
 
@@ -18,3 +19,16 @@ def printable(text: str) -> str:
 
 def _escaped(character: str) -> str:
     return character.encode("unicode_escape").decode()
+
+
+def number(value: float | str) -> str:
+    """Three digits of a number, whole ones below a million exactly: `-310`, `65504`, `3.4e38`,
+    `0.00123`, `inf`.
+    """
+    value = float(value)
+    if not math.isfinite(value):
+        return str(value)
+    if value == int(value) and abs(value) < 1e6:
+        return str(int(value))
+    mantissa, e, exponent = f"{value:.3g}".partition("e")
+    return f"{mantissa}e{int(exponent)}" if e else mantissa

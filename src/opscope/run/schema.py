@@ -8,6 +8,7 @@ cannot encode dictionaries).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -275,3 +276,12 @@ RECORDS: dict[str, type[msgspec.Struct]] = {
     "stacks": Stack,
     "judgements": Judgement,
 }
+
+
+def dense_strides(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a tensor without gaps whose rows follow one another."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))

@@ -15,8 +15,7 @@ from typing import Any
 
 import msgspec
 
-from opscope.report.oneline import number
-from opscope.run.printable import printable
+from opscope.run.printable import number, printable
 from opscope.view.layout import HEIGHT, WIDTH
 
 MARGIN, LINE, LETTER = 24, 20, 7.3  # pixels: around everything, of a line, of a letter

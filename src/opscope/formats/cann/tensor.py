@@ -14,7 +14,7 @@ from opscope.errors import FormatError, MissingValueError
 from opscope.formats import layouts, opdebug
 from opscope.formats.cann import elements
 from opscope.formats.cann.dtypes import UNDEFINED, ElementType, element_type, format_name
-from opscope.formats.cann.message import Shape, TensorEntry
+from opscope.formats.cann.message import TensorEntry
 from opscope.formats.layouts import Origin, plain
 from opscope.formats.npy import in_shape
 
@@ -172,23 +172,3 @@ def host(values: Array, seen: TensorView) -> Array:
     if seen.layout not in layouts.BY_NAME:
         return values.reshape(seen.origin.shape)
     return layouts.to_host(values, seen.layout, seen.origin, groups=seen.groups)
-
-
-def entry_for(
-    values: Array,
-    kind: ElementType,
-    *,
-    layout: int = 2,
-    original: tuple[int, ...] | None = None,
-) -> TensorEntry:
-    """Header entry of device elements, as the device's own writer makes it; layout is a format
-    number (2: ND).
-    """
-    shape = Shape(dim=values.shape)
-    return TensorEntry(
-        data_type=kind.proto,
-        format=layout,
-        shape=shape,
-        original_shape=shape if original is None else Shape(dim=original),
-        size=kind.nbytes(values.size),
-    )

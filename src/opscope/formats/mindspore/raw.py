@@ -17,8 +17,6 @@ from opscope.formats.cann import dumpfile, tensor
 from opscope.formats.cann.dtypes import UNDEFINED
 from opscope.run.schema import Tensor, ValueRef
 
-_SECTIONS = ("DHA Atomic Add", "L2 Atomic Add", "AI Core")
-
 
 def raw_rows(path: Path, shard: str, key: tuple[int, int], late: list[str]) -> list[Tensor]:
     """Rows of a kernel's CANN dump file; process and index are key. A file that cannot be read
@@ -81,7 +79,7 @@ def _units_of_json(path: Path) -> list[opdebug.Unit]:
     if not isinstance(value, dict):
         raise FormatError(path, "an overflow record is not a JSON object", offset=0)
     inner = value.get("acc_list")
-    classic = {name: value.get(name) for name in _SECTIONS}
+    classic = {name: value.get(name) for name in opdebug.CLASSIC_UNITS}
     sections = (
         {str(inner.get("acc_type")): inner.get("data")} if isinstance(inner, dict) else classic
     )

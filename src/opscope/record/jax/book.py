@@ -19,13 +19,12 @@ from opscope.errors import UsageError
 from opscope.operators.spelling import JAX
 from opscope.record.arrays import bytes_of, measured
 from opscope.record.jax.executed import Executed, State
-from opscope.record.jax.interpreted import contiguous
 from opscope.record.jax.names import Leaf, Name
 from opscope.record.jax.phases import module_of
 from opscope.record.operators_met import OperatorsMet, told_row
 from opscope.record.own_code import OPSCOPE, inside, is_user
 from opscope.run.dtypes import dtype_of_numpy
-from opscope.run.schema import Call, Row, Stack, Tensor
+from opscope.run.schema import Call, Row, Stack, Tensor, dense_strides
 from opscope.run.store.layout import create_run, process_facts, seal_run
 from opscope.run.store.writer import ProcessWriter
 from opscope.version import VERSION
@@ -97,7 +96,7 @@ class Book:
             slot="0",
             dtype=dtype.name,
             shape=array.shape,
-            stride=contiguous(array.shape),
+            stride=dense_strides(array.shape),
             device=next((str(each.platform) for each in devices), "cpu"),
         )
         row = measured(row, array)

@@ -17,6 +17,7 @@ import numpy as np
 
 from opscope.record.jax.executed import Executed, State, Written
 from opscope.record.own_code import OPSCOPE, inside
+from opscope.run.schema import dense_strides
 
 # Primitives that only call a program, and the parameter that holds it.
 _BODIES = {
@@ -179,11 +180,11 @@ class Interpreter:
         if name == "transpose":
             order = equation.params["permutation"]
             stride = tuple(row.stride[axis] for axis in order)
-        elif name in _SAME and row.stride == contiguous(row.shape or ()):
-            stride = contiguous(value.shape)
+        elif name in _SAME and row.stride == dense_strides(row.shape or ()):
+            stride = dense_strides(value.shape)
         else:
             return None
-        turned = stride != contiguous(value.shape)
+        turned = stride != dense_strides(value.shape)
         digest = None if turned else row.digest
         return State(
             told.version,
@@ -248,15 +249,6 @@ def _number(value: Any) -> bool | int | float | str:
     if isinstance(number, float) and not np.isfinite(number):
         return str(number)
     return float(str(value.reshape(())[()])) if value.dtype.kind == "f" else number
-
-
-def contiguous(shape: Sequence[int]) -> tuple[int, ...]:
-    """The strides of an array of this shape, in elements, whose rows follow one another."""
-    strides, step = [], 1
-    for size in reversed(shape):
-        strides.append(step)
-        step *= max(size, 1)
-    return tuple(reversed(strides))
 
 
 def _shown(read: Sequence[State | Written], params: Mapping[str, Any]) -> str:

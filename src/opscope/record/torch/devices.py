@@ -198,14 +198,22 @@ class InOrder:
 
 def current_stream(device: torch.device) -> Any:
     """The stream in which the calling thread's operators on a device run."""
-    ask = getattr(getattr(torch, device.type, None), "current_stream", None)
-    return InOrder() if ask is None or device.type == "cpu" else ask(device)
+    ask = _from_backend(device, "current_stream")
+    return InOrder() if ask is None else ask(device)
 
 
 def on(device: torch.device) -> Any:
     """Makes a device the current one: a kernel of our own is launched on that, in its stream."""
-    manager = getattr(getattr(torch, device.type, None), "device", None)
-    return nullcontext() if manager is None or device.type == "cpu" else manager(device)
+    manager = _from_backend(device, "device")
+    return nullcontext() if manager is None else manager(device)
+
+
+def _from_backend(device: torch.device, name: str) -> Any:
+    """What torch's module of an accelerator has under a name; None where it has not, and of the
+    CPU.
+    """
+    module = None if device.type == "cpu" else getattr(torch, device.type, None)
+    return getattr(module, name, None)
 
 
 def answers(device: torch.device) -> bool:
