@@ -93,13 +93,11 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     notes: tuple[str, ...] = ()
 
 
-def diagnose(
-    environment: Mapping[str, str], *, here: Path, seconds: float = PROBE_SECONDS
-) -> Diagnosis:
-    """Look at everything; seconds is how long the frameworks may take to be imported."""
+def diagnose(environment: Mapping[str, str], *, here: Path) -> Diagnosis:
+    """Look at everything."""
     packages = {name: version_of(name) for name in BASE}
     frameworks = {name: version_of(name) for name in FRAMEWORKS}
-    probed = probe(environment, seconds=seconds) if find_spec("torch") is not None else {}
+    probed = probe(environment, seconds=PROBE_SECONDS) if find_spec("torch") is not None else {}
     frameworks.update({name: probed[name] for name in FRAMEWORKS if name in probed})
     cann = cann_facts(environment)
     kernels = kernel_facts()

@@ -4,12 +4,12 @@ error against the same.
 
 An operator that loses digits by its nature accuses nobody: only an error that is a multiple of the
 trusted side's is one. The four ratios and their thresholds are those of msprobe's accuracy checker
-("benchmark" standard, care levels L0 to L2): share of small values that are off 2, root mean square
-error 2 / 1.5 / 1.2, largest relative error 10 / 5 / 2, mean relative error 2 / 1.5 / 1.2. Small
-values are those below 2**-10 (16-bit types) or 2**-20 of the reference's root mean square; they
-have no part in relative errors. The denominators are at least the type's least error: 2**-11
-float16, 2**-8 bfloat16, 2**-14 float32. Unlike there, root mean square errors are relative to the
-reference's own, so that the least error hides nothing in a small tensor.
+("benchmark" standard, care level L0): share of small values that are off 2, root mean square error
+2, largest relative error 10, mean relative error 2. Small values are those below 2**-10 (16-bit
+types) or 2**-20 of the reference's root mean square; they have no part in relative errors. The
+denominators are at least the type's least error: 2**-11 float16, 2**-8 bfloat16, 2**-14 float32.
+Unlike there, root mean square errors are relative to the reference's own, so that the least error
+hides nothing in a small tensor.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from opscope.arrays import Array
 from opscope.errors import UsageError
 from opscope.judge.agreement import AGREE, DIFFER, EQUAL, Agreement
 
-LEVELS = {"L0": (2.0, 2.0, 10.0, 2.0), "L1": (2.0, 1.5, 5.0, 1.5), "L2": (2.0, 1.2, 2.0, 1.2)}
+RATIOS = (2.0, 2.0, 10.0, 2.0)
 NAMES = (
     "share of small values that are off",
     "root mean square error",
@@ -96,20 +96,18 @@ def _of(dtype: str) -> tuple[float, float, float]:
 
 
 def dual_standard(
-    target: Array, golden: Array, reference: Array, *, dtype: str | None = None, level: str = "L0"
+    target: Array, golden: Array, reference: Array, *, dtype: str | None = None
 ) -> Agreement:
-    """Answers whether target errs against the reference no more than golden does, up to the level's
-    ratios.
+    """Answers whether target errs against the reference no more than golden does, up to the
+    ratios allowed.
 
     reference is a result of higher precision, its errors taken for none. error and allowed are
     those of the ratio that is furthest beyond its threshold. Raises UsageError for shapes that
-    differ and for a level that is none of L0, L1, L2.
+    differ.
     """
-    if level not in LEVELS:
-        raise UsageError(f"{level}: a care level is one of {', '.join(LEVELS)}")
     name = dtype or golden.dtype.name
     mine, theirs = errors_of(target, reference, name), errors_of(golden, reference, name)
-    return judge(mine, theirs, dtype=name, level=level)
+    return judge(mine, theirs, dtype=name)
 
 
 def dual_by_statistics(mine: float, theirs: float, *, dtype: str) -> Agreement:
@@ -133,7 +131,7 @@ def dual_by_statistics(mine: float, theirs: float, *, dtype: str) -> Agreement:
     return Agreement(verdict=AGREE if mine else EQUAL, error=ratio, allowed=CLEAR, words=words)
 
 
-def judge(mine: Errors, theirs: Errors, *, dtype: str, level: str = "L0") -> Agreement:
+def judge(mine: Errors, theirs: Errors, *, dtype: str) -> Agreement:
     """The verdict from the errors of target and golden."""
     if mine.odd > theirs.odd:
         words = (
@@ -145,14 +143,14 @@ def judge(mine: Errors, theirs: Errors, *, dtype: str, level: str = "L0") -> Agr
         return Agreement(verdict=EQUAL, error=0.0, allowed=0.0, words="target is the reference")
     least = _of(dtype)[2]
     ratios = [one / max(other, least) for one, other in zip(mine.all, theirs.all, strict=True)]
-    excess = [ratio / bound for ratio, bound in zip(ratios, LEVELS[level], strict=True)]
+    excess = [ratio / bound for ratio, bound in zip(ratios, RATIOS, strict=True)]
     worst = max(range(len(excess)), key=excess.__getitem__)
     words = (
         f"{NAMES[worst]} against the reference is {mine.all[worst]:.3g}, golden's "
         f"{theirs.all[worst]:.3g}"
     )
     verdict = DIFFER if excess[worst] > 1 else AGREE
-    bound = f"; {LEVELS[level][worst]:g} times is allowed" if verdict == DIFFER else ""
+    bound = f"; {RATIOS[worst]:g} times is allowed" if verdict == DIFFER else ""
     return Agreement(
-        verdict=verdict, error=ratios[worst], allowed=LEVELS[level][worst], words=words + bound
+        verdict=verdict, error=ratios[worst], allowed=RATIOS[worst], words=words + bound
     )

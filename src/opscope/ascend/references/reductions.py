@@ -44,10 +44,10 @@ reference("ReduceLogSumExp")(
 )
 
 
-def _axis(x: Any, a: Attributes, default: Any = 0) -> Any:
+def _axis(x: Any, a: Attributes) -> Any:
     if len(x) > 1 and x[1] is not None:
         return int(x[1].reshape(-1)[0])
-    return int(next((a(name) for name in ("dimension", "axis") if a(name) is not None), default))
+    return int(next((a(name) for name in ("dimension", "axis") if a(name) is not None), 0))
 
 
 reference("ArgMaxV2", "ArgMaxD", "ArgMax")(lambda x, a: np.argmax(x[0], axis=_axis(x, a)))

@@ -50,21 +50,17 @@ def one(function: Callable[..., Any], inputs: int = 1) -> Reference:
     return lambda x, _: function(*x[:inputs])
 
 
-def axes_of(x: Sequence[Any], a: Attributes, slot: int = 1, *names: str) -> tuple[int, ...]:
+def axes_of(x: Sequence[Any], a: Attributes) -> tuple[int, ...]:
     """Axes given as an input (ReduceSum) or as an attribute (ReduceSumD); all of them where neither
     is given or the list is empty.
     """
-    if len(x) > slot and x[slot] is not None:
-        axes = tuple(int(axis) for axis in x[slot].reshape(-1))
+    if len(x) > 1 and x[1] is not None:
+        axes = tuple(int(axis) for axis in x[1].reshape(-1))
     else:
         axes = next(
-            (
-                a.integers(name)
-                for name in (*names, "axes", "axis", "dimension")
-                if a(name) is not None
-            ),
+            (a.integers(name) for name in ("axes", "axis", "dimension") if a(name) is not None),
             (),
         )
-    if not axes and a.flag("noop_with_empty_axes") and len(x) > slot:
+    if not axes and a.flag("noop_with_empty_axes") and len(x) > 1:
         return ()
     return axes or tuple(range(x[0].ndim))
