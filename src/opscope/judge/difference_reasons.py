@@ -61,6 +61,10 @@ PARTINGS: dict[str, str] = {
     "computes it under no_grad, and the target does not",
     "no gradients flow back through it, through golden's they do": "the target detaches here, "
     "computes it under no_grad or has frozen it, and golden does not",
+    "it trains a parameter that golden leaves as it is": "golden has frozen the parameter, or gave "
+    "it to no optimizer, and the target trains it",
+    "golden trains a parameter that is left as it is here": "the target has frozen the parameter, "
+    "or gave it to no optimizer, and golden trains it",
     "the gradients of the step part; its batch is cut into other parts": "gradients are summed "
     "over passes whose parts of the batch are not golden's, so only the sums can be compared",
     "parameters move … times as far as golden's": "the update is a multiple of golden's: another "
