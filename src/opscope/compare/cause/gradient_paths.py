@@ -28,7 +28,9 @@ CUTS = "no gradients flow back through it, through golden's they do: it is detac
 
 
 class Path(NamedTuple):
-    """The last calls of either side that compute the same, with gradients on one side alone."""
+    """Calls of either side that belong together, of which one side's alone has gradients, or trains
+    something, and words for it.
+    """
 
     mine: int
     theirs: int

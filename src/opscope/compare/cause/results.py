@@ -9,7 +9,7 @@ import numpy as np
 
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
-from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.columns import ABSENT, MODULE, NONE
 from opscope.operators.catalogue import family
 
@@ -59,8 +59,8 @@ def results_apart(
     ]
     trains = all(losses)
     for number, rows in enumerate(results):
-        for row in rows[apart[number]].tolist():
-            place = _place(sides[number], row)
+        alone = rows[apart[number]]
+        for row, place in zip(alone.tolist(), places_of(sides[number], alone), strict=True):
             others = np.array(by_place[1 - number].get(place, []), dtype=np.int64)
             if trains and row not in losses[number]:
                 others = others[unmet[1 - number][others]]
@@ -84,16 +84,11 @@ def _cancelled(side: Side, rows: Ints, error: Floats, limit: Floats) -> Bools:
     return cancelled
 
 
-def _place(side: Side, row: int) -> Place:
-    call = side.tensors.call[row]
-    return int(side.calls.rank[call]), int(side.calls.step[call])
-
-
 def _by_place(side: Side, rows: Ints) -> dict[Place, list[int]]:
     """Rows by rank and step."""
     by_place: dict[Place, list[int]] = {}
-    for row in rows.tolist():
-        by_place.setdefault(_place(side, row), []).append(row)
+    for place, row in zip(places_of(side, rows), rows.tolist(), strict=True):
+        by_place.setdefault(place, []).append(row)
     return by_place
 
 

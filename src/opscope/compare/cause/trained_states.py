@@ -6,11 +6,12 @@ the other side.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
+from opscope.compare.cause.gradient_paths import Path
 from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.sketches import sketch
@@ -36,14 +37,6 @@ FINER = 0.125  # of the limits, where a difference that is sure is followed
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
-
-
-class Trained(NamedTuple):
-    """The calls of either side by which one trains what the other does not, and words for it."""
-
-    mine: int
-    theirs: int
-    words: str
 
 
 class TrainedStates:
@@ -100,7 +93,7 @@ class TrainedStates:
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
 
-    def one_trains(self, place: Place, rows: Rows) -> Trained | None:
+    def one_trains(self, place: Place, rows: Rows) -> Path | None:
         """The calls by which one side trains what the other leaves as it is, where that is all that
         is apart, and words for it: its last write to that, and the other's last to anything.
         """
@@ -115,7 +108,7 @@ class TrainedStates:
             int(side.tensors.call[max(some) if written else other])
             for side, some, written, other in zip(self._sides, rows, writes, last, strict=True)
         )
-        return Trained(mine, theirs, TRAINS if writes[0] else LEAVES)
+        return Path(mine, theirs, TRAINS if writes[0] else LEAVES)
 
     def _trained_alone(self, place: Place) -> list[Rows]:
         """Rows of parameters that one side alone writes to in a step, and the other reads
