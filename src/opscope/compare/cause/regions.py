@@ -374,13 +374,11 @@ class Regions:
 
     def _explained(self, parting: Parting) -> bool:
         """Whether the two begin to part at one operator of one input, called alike, that may make
-        as much of roundings: the gradient of a softmax that is next to nothing, an update that
-        divides by such a one, however far that leaps.
+        as much of roundings: the gradient of a softmax that is next to nothing.
         """
         mine, theirs = parting.start
-        sudden = parting.stage != PARAMETER and self._leaps(0, mine)
         return (
-            bool(parting.alike and not sudden and not self._exceeds[mine])
+            bool(parting.alike and not self._leaps(0, mine) and not self._exceeds[mine])
             and int(self.pairing.match.target[mine]) == theirs
             and one_family(self.pairing, mine, theirs)
             and not difference_of(self.pairing, mine, theirs)
