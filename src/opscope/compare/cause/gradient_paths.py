@@ -41,20 +41,18 @@ def one_sided(
     pairing: Pairing, meetings: Meetings, vague: Bools, place: tuple[int, int]
 ) -> Path | None:
     """The last calls of a rank and step behind a layer with parameters that meet though gradients
-    flow through one side's alone; None where there are none, or where either side has some of its
-    own, as one that computes again with gradients what it collected without.
+    flow through one side's alone; None where there are none, or where they flow through golden's
+    behind a layer and through the target's elsewhere, as where it computes again with gradients
+    what it collected without.
 
     vague: rows of the target of which statistics tell nothing.
     """
-    alone = [
-        (rows, words)
-        for rows, words in _rows_on_one_side(pairing, meetings, vague, place)
-        if any(map(partial(_computes, pairing), rows.tolist()))
-    ]
-    for rows, words in alone if len(alone) == 1 else ():
+    misses = False
+    for rows, words in _rows_on_one_side(pairing, meetings, vague, place):
         row = _behind_a_layer(pairing, rows)
-        if row != NONE:
+        if row != NONE and not misses:
             return _path(pairing, meetings, row, words)
+        misses = misses or any(map(partial(_computes, pairing), rows.tolist()))
     return None
 
 

@@ -165,9 +165,7 @@ class TrainedStates:
     def _further(
         self, stage: int, judged: list[Held], share: float
     ) -> list[tuple[list[int], list[int]]]:
-        """The rows of what is apart at a stage by more than a share of its limit. Few parameters
-        may be what an optimizer makes of rounding, unless something that is sure is followed.
-        """
+        """The rows of what is apart at a stage by more than a share of its limit."""
         apart = [
             (mine, theirs)
             for _, mine, theirs in judged
@@ -183,9 +181,7 @@ class TrainedStates:
         return [
             pair
             for pair in apart
-            if kept_otherwise(self._sides, pair)
-            or self._told_otherwise(*pair)
-            or (share < 1.0 and self._error(*pair) > self._limit(pair[0]))
+            if kept_otherwise(self._sides, pair) or self._told_otherwise(*pair)
         ]
 
     def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
