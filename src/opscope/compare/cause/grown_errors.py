@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.operators.catalogue import traits_of
 
@@ -36,7 +37,7 @@ def _grown(side: Side, call: int, apart: tuple[Floats, Floats], unmet: Bools) ->
     if not made or any(unmet[row] for row in read):
         return False
     finest = min(limit[row] for row in made)
-    reach = _reach(side, [*read, *made])
+    reach = {row: sketch(side, [row]).reach for row in (*read, *made)}
     before = [(error[row], reach[row]) for row in read if error[row] <= limit[row] <= finest]
     most = max((relative for relative, _ in before), default=0.0)
     if max(error[row] for row in made) < STEEPEST * most:
@@ -46,9 +47,3 @@ def _grown(side: Side, call: int, apart: tuple[Floats, Floats], unmet: Bools) ->
     absolute = max((relative * largest for relative, largest in before), default=0.0)
     kept = all(error[row] * reach[row] < absolute for row in made)
     return bool(kept and (handed.masks or handed.moves))
-
-
-def _reach(side: Side, rows: list[int]) -> dict[int, float]:
-    """The largest magnitude of each row."""
-    tensors = side.tensors
-    return {row: max(abs(float(tensors.min[row])), abs(float(tensors.max[row]))) for row in rows}

@@ -40,10 +40,11 @@ def unlike_before(
     places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
     sizes = [side.tensors.size[some].tolist() for side, some in zip(sides, rows, strict=True)]
     known = [list(zip(where, size, strict=True)) for where, size in zip(places, sizes, strict=True)]
-    shared = [one for one in known[0] if one in set(known[1]) and one[0] < place]
+    golden = set(known[1])
+    shared = [key for key in known[0] if key in golden and key[0] < place]
     if not shared:
         return None
-    first = min(shared, key=lambda one: one[0])
+    first = min(shared, key=lambda key: key[0])
     mine, theirs = (int(some[keys.index(first)]) for some, keys in zip(rows, known, strict=True))
     return first[0], [mine], [theirs]
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.cause.results import read_out
 from opscope.compare.cause.what_matters import PARAMETER
 from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.columns import ABSENT
@@ -46,7 +47,7 @@ def read_out_apart(
     have in common, as where one trains functions of plain tensors: each may be a loss then.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    rows = [_read_out(side, flow) for side, flow in zip(sides, flows, strict=True)]
+    rows = [_numbers(side, flow) for side, flow in zip(sides, flows, strict=True)]
     places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
     mine, theirs = (
         [(place, float(value)) for place, value in zip(at, side.tensors.max[some], strict=True)]
@@ -87,15 +88,13 @@ def _between(same: list[tuple[int, int]], mine: int, theirs: int) -> Iterator[tu
             yield from zip(range(i + 1, k), range(j + 1, m), strict=True)
 
 
-def _read_out(side: Side, flow: Flow) -> Ints:
+def _numbers(side: Side, flow: Flow) -> Ints:
     """The rows that hold what a program reads out as a number and a model computed, in the order
     in which it does.
     """
-    tensors, calls = side.tensors, side.calls
-    makes = np.zeros(len(calls), dtype=np.bool_)
-    makes[tensors.call[tensors.output]] = True
-    single = (tensors.size == 1) & (tensors.min_int == ABSENT) & ~tensors.output
-    read = flow.source_row[single & calls.leaf[tensors.call] & ~makes[tensors.call]]
+    tensors, rows = side.tensors, read_out(side)
+    numbers = (tensors.size[rows] == 1) & (tensors.min_int[rows] == ABSENT)
+    read = flow.source_row[rows[numbers]]
     return np.array(
         [row for row in read[read >= 0].tolist() if _by_a_model(side, flow, row)], dtype=np.int64
     )

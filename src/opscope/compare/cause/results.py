@@ -36,7 +36,10 @@ def results_apart(
     on both; where neither does, by more than rounding of what it is made of.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    results = [endings(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
+    losses = [_losses(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
+    results = [
+        np.union1d(rows, _handed_out(side)) for side, rows in zip(sides, losses, strict=True)
+    ]
     shown = [len(rows) > 0 for rows in results]
     if not any(shown) and half_compiled(pairing):
         return  # what the graph made is judged by itself
@@ -53,11 +56,7 @@ def results_apart(
         return
     by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
     fewer = _fewer(pairing, meetings, unmet, by_place)
-    losses = [
-        set(_losses(side, flow.source_row).tolist())
-        for side, flow in zip(sides, flows, strict=True)
-    ]
-    trains = all(losses)
+    trains = all(map(len, losses))
     for number, rows in enumerate(results):
         alone = rows[apart[number]]
         for row, place in zip(alone.tolist(), places_of(sides[number], alone), strict=True):
@@ -151,15 +150,25 @@ def _handed_out(side: Side) -> Ints:
     return _leaf_rows(side, np.flatnonzero(tensors.output & np.isin(tensors.call, chosen)))
 
 
-def last_results(side: Side, source: Ints) -> Ints:
-    """The rows of leaf calls that hold what a program without models or gradients comes to: what it
-    reads out as a number, else what it makes last of all that no call reads.
+def read_out(side: Side) -> Ints:
+    """The rows that leaf calls read which make nothing: what a program reads out as numbers, in the
+    order in which it does.
     """
     tensors, calls = side.tensors, side.calls
     makes = np.zeros(len(calls), dtype=np.bool_)
     makes[tensors.call[tensors.output]] = True
-    leaf = calls.leaf[tensors.call] & (tensors.size > 0)
-    read = source[~tensors.output & leaf & ~makes[tensors.call]]
+    rows: Ints = np.flatnonzero(~tensors.output & (calls.leaf & ~makes)[tensors.call])
+    return rows
+
+
+def last_results(side: Side, source: Ints) -> Ints:
+    """The rows of leaf calls that hold what a program without models or gradients comes to: what it
+    reads out as a number, else what it makes last of all that no call reads.
+    """
+    tensors = side.tensors
+    leaf = side.calls.leaf[tensors.call] & (tensors.size > 0)
+    rows = read_out(side)
+    read = source[rows[tensors.size[rows] > 0]]
     read = np.unique(read[read >= 0])
     numbers = read[tensors.min_int[read] == ABSENT]
     if len(read):  # whole ones beside others are counts: of tokens, of what was right

@@ -560,10 +560,11 @@ class Walk:
         """What begins the walk beside a start, or is nothing that anybody can tell: the first that
         reads this reads that, too; in an update, any of the next that compute with it.
         """
-        reading = [call for call, above in self._above.items() if start in above]
-        readers = (
-            self._following(start, None)[:NEAR] if self._updating else [min(reading, default=NONE)]
-        )
+        if self._updating:
+            readers = self._following(start, None)[:NEAR]
+        else:
+            reading = (call for call, above in self._above.items() if start in above)
+            readers = [min(reading, default=NONE)]
         beside = set[int]().union(*(self._above.get(call, ()) for call in readers))
         lasting, healed = self._first
         first = {*lasting, *healed}

@@ -12,6 +12,7 @@ import numpy as np
 
 from opscope.compare.pair.meetings import first_read, kept_names
 from opscope.compare.side.columns import MODULE
+from opscope.compare.side.hashes import distinct
 from opscope.compare.side.trained_tensors import computing
 
 if TYPE_CHECKING:
@@ -34,10 +35,10 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     alike = trained[0] == trained[1] and shown
     if alike and same_steps(pairing):
         return pairing
-    recounted = _counted(pairing, _by_updates)
     if alike:
-        folded = _counted(pairing, _without_steps_behind)
-        return next(filter(same_steps, (recounted, folded)), pairing)
+        others = (_counted(pairing, steps) for steps in (_by_updates, _without_steps_behind))
+        return next(filter(same_steps, others), pairing)
+    recounted = _counted(pairing, _by_updates)
     mine, theirs = map(_trained_steps, (recounted.target, recounted.golden))
     if not shown or mine != theirs:
         return _counted(pairing, lambda side: np.zeros_like(side.calls.step))
@@ -47,9 +48,9 @@ def in_common_steps(pairing: Pairing) -> Pairing:
 def same_steps(pairing: Pairing) -> bool:
     """Whether both sides have calls in the same steps."""
     mine, theirs = (
-        set(side.calls.step[side.calls.leaf].tolist()) for side in (pairing.target, pairing.golden)
+        distinct(side.calls.step[side.calls.leaf]) for side in (pairing.target, pairing.golden)
     )
-    return mine == theirs
+    return bool(np.array_equal(mine, theirs))
 
 
 def _trained_steps(side: Side) -> set[int]:

@@ -252,8 +252,8 @@ def equal_to(column: Ragged, text: str) -> Bools:
 
 
 def bag_hashes(column: Ragged, hashes: Words) -> Words:
-    """One hash for each list of a column, whatever the order of its items; found are the hashes of
-    the column, 0 for null.
+    """One hash for each list of a column, whatever the order of its items; hashes are those
+    of the column, 0 for null.
     """
     names, first, inverse = _distinct(hashes)
     starts, lengths = column.starts[first], np.maximum(column.lengths[first], 0)
