@@ -49,6 +49,12 @@ def cosh_of_large_numbers_is_finite() -> bool:
     return bool(torch.cosh(torch.full((67,), 88.9)).isfinite().all())
 
 
+def sums_of_halves_overflow_to_infinity() -> bool:
+    image = torch.full((1, 7, 9, 11), 5, dtype=torch.float16)
+    kernel = torch.full((7, 3, 5, 6), -9990.0, dtype=torch.float16)
+    return not functional.conv_transpose2d(torch.cat([image, -image]), kernel).isnan().any()
+
+
 REAL = (
     Real("fused_sgd", 191763, "aten::_fused_sgd_", "2.14"),
     Real("gelu_tail", 187806, "aten::gelu"),
@@ -103,7 +109,13 @@ TOGETHER = (
     Real("remainder_large", 193753, "aten::remainder", overflow=True),
     Real("index_put_half", 156173, "aten::index_put_"),
     Real("gammainc_missing", 132614, "aten::igamma"),
-    Real("conv_transpose_half", 153700, "aten::convolution", overflow=True),
+    Real(
+        "conv_transpose_half",
+        153700,
+        "aten::convolution",
+        sums_of_halves_overflow_to_infinity,  # not where oneDNN has kernels of the type
+        overflow=True,
+    ),
 )
 FORMULAS = (
     Real("angle_small", 98276, "aten::angle"),
