@@ -45,6 +45,16 @@ def test_a_twin_is_told_by_its_class_and_a_number() -> None:
     assert entered(modules, nets[0]) == ("", "encoder")
 
 
+def test_models_that_hold_their_parameters_themselves_are_told_apart() -> None:
+    modules, layers = Modules(), (nn.Linear(2, 2), nn.BatchNorm1d(2), nn.Linear(2, 2))
+    assert [modules.path(layer, None, None) for layer in layers] == ["", "BatchNorm1d", "Linear@2"]
+    assert [modules.label(layer.weight)[1] for layer in layers] == [
+        "weight",
+        "BatchNorm1d.weight",
+        "Linear@2.weight",
+    ]
+
+
 def test_a_shared_part_is_named_after_the_model_that_calls_it() -> None:
     modules, actor = Modules(), Net()
     critic = Critic(actor.encoder)

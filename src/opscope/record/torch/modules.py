@@ -22,8 +22,8 @@ FORWARD_HOOKS = ("_global_forward_pre_hooks", "_global_forward_hooks")
 
 @dataclass(frozen=True)
 class _Root:
-    """A model: paths of what it holds, and those of them that are its own names without a
-    prefix.
+    """A model: paths of what it holds, and what it names itself, without a prefix: modules below
+    it, its own parameters and buffers.
     """
 
     module: weakref.ref[torch.nn.Module]
@@ -35,9 +35,9 @@ class Modules:
     """Paths of modules and names of their parameters and buffers; a module met first at the top is
     a root.
 
-    A root that holds a path which another one holds too (a twin, a model that shares a part) begins
-    all of its paths with the name of its class, and a number from the second of the class on:
-    `Net@2.fc`.
+    A root that holds a path which another one holds too (a twin, a model that shares a part), or a
+    parameter or buffer of that name, begins all of its paths with the name of its class, and a
+    number from the second of the class on: `Net@2.fc`.
     """
 
     def __init__(self) -> None:
@@ -91,6 +91,8 @@ class Modules:
         paths would be the same.
         """
         modules = dict(tree(root))
+        own = {path for path in modules if path}
+        own.update(name for kind in ("_parameters", "_buffers") for name, _ in held(root, kind))
         self.learnt.append(weakref.ref(root))
         taken = {
             path
@@ -98,12 +100,10 @@ class Modules:
             if known.module() is not None
             for path in known.own
         }
-        prefix = self._prefix(root) if taken & {path for path in modules if path} else ""
+        prefix = self._prefix(root) if taken & own else ""
         self._classes[type(root).__name__] += 1
         paths = {id(module): _below(prefix, path) for path, module in modules.items()}
-        self._roots[id(root)] = _Root(
-            weakref.ref(root), paths, frozenset(path for path in modules if path)
-        )
+        self._roots[id(root)] = _Root(weakref.ref(root), paths, frozenset(own))
         for module in modules.values():
             if not prefix or self.path_of(module) is None:
                 self._paths[id(module)] = (weakref.ref(module), paths[id(module)])
