@@ -1,29 +1,57 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch calls the arguments that its operators are given by their places."""
+"""What torch calls the arguments that its operators are given by their places, and what they are
+where they are left out."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+class Argument(msgspec.Struct, frozen=True):
+    """An argument of an operator; default is JSON, "" where there is none."""
+
+    name: str
+    default: str = ""
+
+    @property
+    def value(self) -> Any:
+        """The default, as it is decoded."""
+        return msgspec.json.decode(self.default)
+
+
+def arguments_of(op: str) -> tuple[Argument, ...]:
+    """The arguments of an operator of aten in their order; none where they are not known."""
+    if not op.startswith("aten::"):
+        return ()
+    return _shipped().get(op.removeprefix("aten::").removesuffix(".default"), ())
 
 
 def argument_name(op: str, position: int) -> str:
     """The name of the argument at a place of an operator of aten (`eps` of 7 in
     aten::native_batch_norm); "" where it is not known.
     """
-    if not op.startswith("aten::"):
-        return ""
-    names = _shipped().get(op.removeprefix("aten::").removesuffix(".default"), ())
-    return names[position] if 0 <= position < len(names) else ""
+    arguments = arguments_of(op)
+    return arguments[position].name if 0 <= position < len(arguments) else ""
 
 
 @cache
-def _shipped() -> Mapping[str, tuple[str, ...]]:
-    """The names by word or word.overload, as scripts/derive_operators.py wrote them."""
+def _shipped() -> Mapping[str, tuple[Argument, ...]]:
+    """The arguments by word or word.overload, as scripts/derive_operators.py wrote them."""
     path = files("opscope.operators").joinpath("data", "arguments", "aten.txt")
     lines = path.read_text(encoding="utf-8").splitlines()
+    rows = (line.split() for line in lines if not line.startswith("#"))
     return {
-        word: tuple(names)
-        for word, *names in (line.split() for line in lines if not line.startswith("#"))
+        word: tuple(Argument(name, default) for name, _, default in map(_parted, arguments))
+        for word, *arguments in rows
     }
+
+
+def _parted(text: str) -> tuple[str, str, str]:
+    return text.partition("=")

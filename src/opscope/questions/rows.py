@@ -205,12 +205,14 @@ def is_index(row: Row) -> bool:
     return bool(named) and named[-1].isidentifier() and is_integer(row.dtype)
 
 
-def rows_of_calls(run: Run, wanted: Ints, column: str) -> Iterator[tuple[int, Any]]:
-    """One column of table calls for these calls, each with the number of its call."""
+def rows_of_calls(
+    run: Run, wanted: Ints, column: str, table: str = "calls"
+) -> Iterator[tuple[int, Any]]:
+    """One column of a table for these calls, each with the number of its call."""
     if wanted.size:
         with open_tables(run) as tables:
             for process, index, value in matching(
-                tables, "calls", wanted, ("process", "index", column)
+                tables, table, wanted, ("process", "index", column)
             ):
                 yield key(process, index), value
 

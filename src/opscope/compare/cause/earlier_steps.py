@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of
+from opscope.compare.cause.what_matters import PARAMETER
+from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of, places_of
 from opscope.compare.side.columns import NONE
+from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
 
     Starts = tuple[int, int]  # a call of either side
     Ends = tuple[list[int], list[int]]  # rows of either side
+    State = tuple[Place, int, int]  # of a parameter: place, stage and name
 
 
 class EarlierSteps:
@@ -32,8 +35,10 @@ class EarlierSteps:
 
     def __init__(self, pairing: Pairing, names: list[Names]) -> None:
         self._sides = pairing.target, pairing.golden
+        self._names = names
         self._known = [{name for pair in names for name in pair[number]} for number in (0, 1)]
         self._sources = [flow.source_row for flow in pairing.flows]
+        self._producers = [flow.producer for flow in pairing.flows]
         self._first = [_first_backward(side) for side in self._sides]
 
     def update(self, starts: Starts) -> bool:
@@ -50,6 +55,40 @@ class EarlierSteps:
         calls, last = self._sides[0].calls, self._sides[0].tensors.call[mine[-1]]
         return (int(calls.rank[last]), int(calls.step[last])), (mine, theirs)
 
+    def trained(
+        self, starts: Starts, apart: list[Bools], last: tuple[dict[State, int], ...]
+    ) -> tuple[Place, Ends] | None:
+        """The rows in which an earlier step left a parameter on both sides, if one of two calls
+        reads it and it is apart, and the place of that step. last: what steps left of parameters.
+        """
+        for number, start in enumerate(starts):
+            side = self._sides[number]
+            for row in inputs_of(side, start) if start >= 0 else ():
+                name, made = int(side.tensors.named[row]), int(self._sources[number][row])
+                names = next((pair for pair in self._names if name in pair[number]), None)
+                if names is None or made < 0 or not apart[number][row]:
+                    continue
+                (place,) = places_of(side, np.array([made]))
+                mine, theirs = (
+                    [known.get((place, PARAMETER, name), NONE) for name in some]
+                    for known, some in zip(last, names, strict=True)
+                )
+                if min(*mine, *theirs) >= 0 and place[1] < side.calls.step[start]:
+                    return place, (mine, theirs)
+        return None
+
+    def even(self, starts: Starts) -> bool:
+        """Whether two calls behind the backward pass make rounding of roundings: none is steep, as
+        a quotient is, or writes to a parameter.
+        """
+        columns = zip(self._sides, starts, strict=True)
+        return self.update(starts) and all(
+            traits_of(family(side.operator(call)).removeprefix("_foreach_")).error != "steep"
+            and side.words.get(int(side.calls.phase[call])) != "backward"
+            and not side.tensors.parameter[outputs_of(side, call)].any()
+            for side, call in columns
+        )
+
     def _updates(self, number: int, call: int) -> bool:
         side, first = self._sides[number], self._first[number]
         trains = min(first.values(), default=call + 1)
@@ -60,8 +99,7 @@ class EarlierSteps:
 
     def _left(self, number: int, start: int, apart: Bools) -> list[int]:
         side = self._sides[number]
-        read = inputs_of(side, start) if start >= 0 else []
-        made = {self._whence(number, row) for row in read if apart[row]}
+        made = {self._whence(number, row) for row in self._read(number, start, apart)}
         steps = side.calls.step
         for row in made:
             call = int(side.tensors.call[row]) if row >= 0 else NONE
@@ -70,6 +108,28 @@ class EarlierSteps:
             if judged or not self._updates(number, call) or steps[call] > last:
                 return []
         return sorted(made)
+
+    def _read(self, number: int, start: int, apart: Bools) -> list[int]:
+        """The rows that are apart of what a call reads, or where it only puts data in order, what
+        reads that.
+        """
+        side, producer = self._sides[number], self._producers[number]
+        call, before = start, set[int]()
+        while call >= 0 and call not in before:
+            read = [
+                row
+                for row in inputs_of(side, call)
+                if apart[row] and int(producer[row]) not in before
+            ]
+            traits = traits_of(side.operator(call))
+            if read or not (traits.moves or traits.idle):
+                return read
+            before.add(call)
+            versions = side.tensors.version[outputs_of(side, call)]
+            reading = np.isin(side.tensors.version, versions[versions >= 0]) & ~side.tensors.output
+            readers = side.tensors.call[reading & (side.tensors.call > call)]
+            call = min(readers[side.calls.leaf[readers]].tolist(), default=NONE)
+        return []
 
     def _whence(self, number: int, row: int) -> int:
         """The row in which a call computed what a row holds, or is a view of."""

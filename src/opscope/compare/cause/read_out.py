@@ -47,14 +47,8 @@ def read_out_apart(
     have in common, as where one trains functions of plain tensors: each may be a loss then.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    rows = [_numbers(side, flow) for side, flow in zip(sides, flows, strict=True)]
-    places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
-    mine, theirs = (
-        [(place, float(value)) for place, value in zip(at, side.tensors.max[some], strict=True)]
-        for side, some, at in zip(sides, rows, places, strict=True)
-    )
-    limit = float(meetings.limit[0][rows[0]].max(initial=0.0))
-    same = _same(mine, theirs, limit)
+    rows, places, (mine, theirs) = _both_numbers(pairing)
+    same = _same(mine, theirs, _limit(meetings, rows[0]))
     pairs = list(_between(same, len(mine), len(theirs)))
     both = len(same) + len(pairs)
     if not alone and len(pairs) > len(same):
@@ -66,6 +60,31 @@ def read_out_apart(
         if apart and (alone or all(_by_a_model(*each) for each in columns)):
             return both, (places[0][i], PARAMETER, ([pair[0]], [pair[1]]))
     return both, None
+
+
+def read_out_alike(pairing: Pairing, meetings: Meetings) -> bool:
+    """Whether both sides read out numbers that their models made, and the same ones."""
+    rows, _, (mine, theirs) = _both_numbers(pairing)
+    same = _same(mine, theirs, _limit(meetings, rows[0]))
+    return bool(same) and len(same) == len(mine) == len(theirs)
+
+
+def _both_numbers(
+    pairing: Pairing,
+) -> tuple[list[Ints], list[list[Place]], tuple[Numbers, Numbers]]:
+    """The rows that hold the numbers that either side reads out, their places, and both."""
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    rows = [_numbers(side, flow) for side, flow in zip(sides, flows, strict=True)]
+    places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
+    mine, theirs = (
+        [(place, float(value)) for place, value in zip(at, side.tensors.max[some], strict=True)]
+        for side, some, at in zip(sides, rows, places, strict=True)
+    )
+    return rows, places, (mine, theirs)
+
+
+def _limit(meetings: Meetings, rows: Ints) -> float:
+    return float(meetings.limit[0][rows].max(initial=0.0))
 
 
 def _same(mine: Numbers, theirs: Numbers, limit: float) -> list[tuple[int, int]]:

@@ -27,11 +27,14 @@ from opscope.compare.cause.causes import (
     Cause,
 )
 from opscope.compare.cause.crossed_inputs import crossed
+from opscope.compare.cause.drawn_parameters import drawn_anew
 from opscope.compare.cause.earlier_steps import EarlierSteps
 from opscope.compare.cause.gradient_paths import branching, one_sided
 from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
-from opscope.compare.cause.read_out import read_out_apart
+from opscope.compare.cause.loss_scales import without_scales
+from opscope.compare.cause.read_out import read_out_alike, read_out_apart
+from opscope.compare.cause.region_calls import regions_of, with_calls
 from opscope.compare.cause.results import endings, results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.start_pairs import StartPairs, one_family
@@ -102,6 +105,7 @@ class Parting(msgspec.Struct, frozen=True):
     crossed: bool = False  # whether the starts read the same, in each other's place
     alike: bool = False  # whether the starts read the same, and nothing else
     grown: bool = False  # whether the starts only make more of a difference that was there
+    heals: bool = False  # whether something agrees again that comes of either start
 
 
 def judged(
@@ -114,7 +118,7 @@ def judged(
     """
     if not written_otherwise(pairing):
         return pairing, causes
-    common = in_common_steps(_with_trained_names(pairing))
+    common = without_scales(in_common_steps(_with_trained_names(pairing)))
     regions = Regions(common, exceeds)
     if not regions.begun_alike():
         return pairing, causes
@@ -125,7 +129,7 @@ def judged(
         return msgspec.structs.replace(pairing, until=until), []
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
-    drawn = [cause for cause in causes if _draws(pairing, cause)] if regions.drawn() else []
+    drawn = drawn_anew(pairing, causes, regions.names)
     return pairing, drawn[:1] or [_told(pairing, parting)]
 
 
@@ -135,16 +139,6 @@ def _with_trained_names(pairing: Pairing) -> Pairing:
         for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
     )
     return msgspec.structs.replace(pairing, target=target, golden=golden)
-
-
-def _draws(pairing: Pairing, cause: Cause) -> bool:
-    """Whether a cause is a draw of random numbers that one side makes."""
-    return _random(pairing, cause.target) or _random(pairing, cause.golden, golden=True)
-
-
-def _random(pairing: Pairing, call: int, *, golden: bool = False) -> bool:
-    side = pairing.golden if golden else pairing.target
-    return call >= 0 and traits_of(side.operator(call)).random
 
 
 def _told(pairing: Pairing, parting: Parting) -> Cause:
@@ -179,40 +173,6 @@ def _told(pairing: Pairing, parting: Parting) -> Cause:
     differences = (differing,) if alike and differing else ()
     sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
     return Cause(kind, mine, theirs, sure=sure, words=differences, region=parting.region)
-
-
-def _regions(
-    walks: list[Walk], starts: list[list[int]], chosen: tuple[int, int], pairs: StartPairs
-) -> list[tuple[int, ...]]:
-    """The calls of either side's region, of the starts that were chosen; where these read nothing
-    in common, with the first calls that compute with what the other side's start reads.
-    """
-    mine, theirs = chosen
-    both = mine >= 0 and theirs >= 0
-    read = pairs.shared_names(
-        *(
-            walk.head(start) if start >= 0 else set[int]()
-            for walk, start in zip(walks, chosen, strict=True)
-        )
-    )
-    beyond = not (both and pairs.comparable(mine, theirs))
-    regions = [
-        walk.region(start, names, some, beyond=beyond) if start >= 0 else ()
-        for walk, start, names, some in zip(walks, chosen, read, starts, strict=True)
-    ]
-    if both and not pairs.shared(mine, theirs)[0]:
-        readers = pairs.readers_of(0, theirs), pairs.readers_of(1, mine)
-        more = [
-            tuple(call for call in also if call not in region)
-            for region, also in zip(regions, readers, strict=True)
-        ]
-        regions = _with_calls(regions, *more)
-    return regions
-
-
-def _with_calls(regions: list[tuple[int, ...]], *calls: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """Regions with calls more of either side, behind their starts."""
-    return [(some[0], *more, *some[1:]) for some, more in zip(regions, calls, strict=True)]
 
 
 def _ends(apart: list[Apart], number: int) -> list[int]:
@@ -274,13 +234,6 @@ class Regions:
         loaded = self._same[0] & ~self._vague[0] & ~self._sides[0].tensors.output
         return bool(self.names) or bool((~self.unmet[0])[rows].any()) or bool(loaded.any())
 
-    def drawn(self) -> bool:
-        """Whether parameters that the target begins with are random numbers that golden has not."""
-        known = {name for names in self.names for name in names[0]}
-        rows = [row for name, row in first_read(self.pairing.target).items() if name not in known]
-        producers = self.pairing.flows[0].producer[rows]
-        return any(_random(self.pairing, call) for call in producers.tolist())
-
     def _given(self, number: int) -> Ints:
         side, flow = self._sides[number], self.pairing.flows[number]
         return np.flatnonzero(
@@ -328,11 +281,18 @@ class Regions:
         self.unmet = self._limited(0, stage), self._limited(1, stage)
         finer = self._lasting(self._states.apart(FINER), place)
         parting = self._earliest([*seen, *self._results(), *finer])
-        if parting is not None and parting.grown:
+        if parting is not None and (parting.grown or self._faint(parting, whole[0])):
             self.unmet = whole
             again = self._earliest(seen)
             parting = again if again and self._leaps(0, again.start[0]) else parting
         return parting
+
+    def _faint(self, parting: Parting, apart: Bools) -> bool:
+        """Whether nothing that the target's start makes is apart by the whole limits, and what
+        comes of both starts agrees again by the finer ones.
+        """
+        made = outputs_of(self._sides[0], parting.start[0]) if parting.heals else []
+        return bool(made) and not apart[made].any()
 
     def _lasting(self, finer: Iterable[Apart], place: Place) -> list[Apart]:
         """What is apart by the finer limits before a place, if something still is in the last step
@@ -357,7 +317,13 @@ class Regions:
             starts = trained.mine, trained.theirs
             return Parting(place, stage, starts, region, words=trained.words)
         parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
-        return self._judged_by_growth(self._carried_back(parting, self.names)) if parting else None
+        if parting is not None and place in self._cut and self._accumulates(parting.start):
+            parting = self._in_passes(place, ends) or parting
+        return (
+            self._judged_by_growth(self._carried_back(parting, self._states.judged))
+            if parting
+            else None
+        )
 
     def _left_before(self, place: Place) -> Parting | None:
         """Where models left other states behind, in a step before one whose results are apart."""
@@ -399,8 +365,10 @@ class Regions:
         while True:
             apart = [unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True)]
             left = steps.left(parting.start, apart)
-            earlier = self._located(left[0], PARAMETER, left[1]) if left else None
-            if earlier is None or not steps.update(earlier.start):
+            trained = None if left else steps.trained(parting.start, apart, self._states.last)
+            found = left or trained
+            earlier = self._located(found[0], PARAMETER, found[1]) if found else None
+            if earlier is None or not (steps.update if left else steps.even)(earlier.start):
                 return parting
             parting = earlier
 
@@ -450,7 +418,7 @@ class Regions:
         if layer is not None:
             region = (layer.mine,), (layer.theirs,)
             return Parting(place, stage, (layer.mine, layer.theirs), region, words=layer.words)
-        if stage != GRADIENT or place not in self._cut:
+        if place not in self._cut or stage != GRADIENT:
             return None
         in_passes = self._in_passes(place, ends)
         if in_passes is not None:
@@ -477,6 +445,17 @@ class Regions:
         ]
         starts[1] = alike or starts[1]
         return self._of_starts(place, GRADIENT, walks, starts) if all(starts) else None
+
+    def _accumulates(self, starts: tuple[int, int]) -> bool:
+        """Whether one of two calls is of a backward pass and reads nothing that meets the other
+        side: a sum of gradients of parts of a batch.
+        """
+        for number, call in enumerate(starts):
+            side, read = self._sides[number], inputs_of(self._sides[number], call)
+            backward = side.words.get(int(side.calls.phase[call])) == "backward"
+            if call >= 0 and backward and read and self.unmet[number][read].all():
+                return True
+        return False
 
     def _computes(self, number: int, call: int) -> bool:
         """Whether a call of a side computes in a forward pass, or takes a part of what a model
@@ -521,7 +500,8 @@ class Regions:
 
     def _results(self) -> Iterator[Apart]:
         """Results that meet nothing on the other side, but where a batch is cut otherwise."""
-        apart = results_apart(self.pairing, self.meetings, self.unmet, self._vague)
+        alike = read_out_alike(self.pairing, self.meetings)
+        apart = results_apart(self.pairing, self.meetings, self.unmet, self._vague, alike=alike)
         return (entry for entry in apart if entry[0] not in self._cut)
 
     def _compares_results(self) -> bool:
@@ -625,14 +605,14 @@ class Regions:
         both = mine >= 0 and theirs >= 0
         alike = pairs.shared(mine, theirs)[1] if both else False
         products = crossed(self.pairing, self.meetings, (mine, theirs)) if both else None
-        regions = _regions(walks, starts, (mine, theirs), pairs)
+        regions = regions_of(walks, starts, (mine, theirs), pairs)
         if products and products != (mine, theirs):
             # either the fault, or written for a result that is turned: nothing tells here
             made = [walk.makers(call) for walk, call in zip(walks, products, strict=True)]
-            regions = _with_calls(regions, (products[0], *made[0]), (products[1], *made[1]))
+            regions = with_calls(regions, (products[0], *made[0]), (products[1], *made[1]))
         if stage == GRADIENT and both and not pairs.comparable(mine, theirs):
             path = branching(self.pairing, self.meetings, self._vague[0], place)
-            regions = _with_calls(regions, (path.mine,), (path.theirs,)) if path else regions
+            regions = with_calls(regions, (path.mine,), (path.theirs,)) if path else regions
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
             place,
@@ -643,6 +623,10 @@ class Regions:
             walks[0].last if mine < 0 else mine,
             crossed=products == (mine, theirs),
             alike=alike,
+            heals=both
+            and not any(
+                walk.order(call)[2] for walk, call in zip(walks, (mine, theirs), strict=True)
+            ),
         )
 
     def _misses(self, walks: list[Walk], start: int) -> bool:

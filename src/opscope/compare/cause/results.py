@@ -25,18 +25,24 @@ if TYPE_CHECKING:
 
 
 def results_apart(
-    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools], dim: tuple[Bools, Bools]
+    pairing: Pairing,
+    meetings: Meetings,
+    unmet: tuple[Bools, Bools],
+    dim: tuple[Bools, Bools],
+    *,
+    alike: bool,
 ) -> Iterator[Apart]:
     """Losses, and what the outermost modules hand out, that meet nothing on the other side.
 
     Where that has none, as without an evaluation at the end, or fewer, which all are among them,
-    nothing is missed; nor, beside losses, where it has none of as many elements that meets nothing
-    either: training shows what a model computes, and an evaluation may be cut otherwise, or
-    handed out in another form. Where a side shows none at all, what the two come to has to be apart
-    on both; where neither does, by more than rounding of what it is made of.
+    nothing is missed; nor, beside losses, or where both read out the same numbers (alike), where it
+    has none of as many elements that meets nothing either: these show what a model computes, and an
+    evaluation may be cut otherwise, or handed out in another form. Where a side shows none at all,
+    what the two come to has to be apart on both; where neither does, by more than rounding of what
+    it is made of.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    losses = [_losses(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
+    losses = [losses_of(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
     results = [
         np.union1d(rows, _handed_out(side)) for side, rows in zip(sides, losses, strict=True)
     ]
@@ -56,12 +62,12 @@ def results_apart(
         return
     by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
     fewer = _fewer(pairing, meetings, unmet, by_place)
-    trains = all(map(len, losses))
+    shows = alike or all(map(len, losses))
     for number, rows in enumerate(results):
         alone = rows[apart[number]]
         for row, place in zip(alone.tolist(), places_of(sides[number], alone), strict=True):
             others = np.array(by_place[1 - number].get(place, []), dtype=np.int64)
-            if trains and row not in losses[number]:
+            if shows and row not in losses[number]:
                 others = others[unmet[1 - number][others]]
                 others = others[
                     sides[1 - number].tensors.size[others] == sides[number].tensors.size[row]
@@ -115,10 +121,10 @@ def _fewer(
 
 def endings(side: Side, source: Ints) -> Ints:
     """The rows of leaf calls that hold a loss or what a model hands out."""
-    return np.union1d(_losses(side, source), _handed_out(side))
+    return np.union1d(losses_of(side, source), _handed_out(side))
 
 
-def _losses(side: Side, source: Ints) -> Ints:
+def losses_of(side: Side, source: Ints) -> Ints:
     """The rows that hold numbers which a backward pass starts from."""
     calls, tensors = side.calls, side.tensors
     backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))

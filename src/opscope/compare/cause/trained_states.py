@@ -52,6 +52,16 @@ class TrainedStates:
         return tuple(map(last_states, self._sides))
 
     @cached_property
+    def judged(self) -> list[Names]:
+        """The parameters that steps of both sides leave in a state that is known."""
+        known = [{name for _, stage, name in last if stage == PARAMETER} for last in self.last]
+        return [
+            names
+            for names in self._names
+            if known[0].issuperset(names[0]) and known[1].issuperset(names[1])
+        ]
+
+    @cached_property
     def places(self) -> list[Place]:
         """The places at which both sides have them, in order."""
         mine, theirs = ({place for place, _, _ in last} for last in self.last)
@@ -88,10 +98,23 @@ class TrainedStates:
                     reach = max((self._reach(entry) for entry in held), default=0.0)
                     nothing |= {entry[0] for entry in held if self._least(entry) <= ROUNDED * reach}
                 judged = [entry for entry in held if entry[0] not in nothing]
-                for apart in self._further(stage, judged, share):
-                    yield place, stage, apart
+                if stage == GRADIENT:
+                    judged = [
+                        entry for entry in judged if not self._alike_clipped(place, entry, share)
+                    ]
+                yield from ((place, stage, rows) for rows in self._further(stage, judged, share))
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
+
+    def _alike_clipped(self, place: Place, held: Held, share: float) -> bool:
+        """Whether gradients are the same once one side has changed its own behind the backward
+        pass, as the other does within.
+        """
+        names, mine, theirs = held
+        clipped = self._rows((place, CLIPPED), names)
+        alone = [min(rows) >= 0 for rows in clipped]
+        final = (clipped[0], theirs) if alone[0] else (mine, clipped[1])
+        return alone[0] != alone[1] and self._error(*final) <= share * BACKWARD * self._limit(mine)
 
     def one_trains(self, place: Place, rows: Rows) -> Path | None:
         """The calls by which one side trains what the other leaves as it is, where that is all that
@@ -112,9 +135,13 @@ class TrainedStates:
 
     def _trained_alone(self, place: Place) -> list[Rows]:
         """Rows of parameters that one side alone writes to in a step, and the other reads
-        afterwards as they were: frozen there, or left out of the optimizer.
+        afterwards as they were: frozen there, or left out of the optimizer. None where a side shows
+        no write at all, as of a flat tensor that parameters are views of.
         """
-        alone = []
+        alone: list[Rows] = []
+        updates = [{(at, stage) for at, stage, _ in known} for known in self.last]
+        if not all((place, PARAMETER) in written for written in updates):
+            return alone
         for names in self._names:
             held = self._rows((place, PARAMETER), names)
             known = [max(rows) >= 0 for rows in held]

@@ -433,6 +433,8 @@ class Walk:
             if not tensors.parameter[row] and calls.phase[start] == calls.phase[0]
         ]
         made = self._makers(rows)
+        moving = [call for call in made if traits_of(self._side.operator(call)).moves]
+        made |= self._makers([row for call in moving for row in inputs_of(self._side, call)][:1])
         made |= {
             self._computed(int(self._flow.producer[row]))
             for call in made

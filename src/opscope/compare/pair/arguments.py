@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Arguments:
     def __init__(self, pairing: Pairing, *, limit: int = 50_000) -> None:
         self._pairing = pairing
         self._limit = limit
-        self._texts: tuple[dict[int, str], dict[int, str]] | None = None
+        self._texts: tuple[Texts, Texts] | None = None
 
     def differing(self, target: int, golden: int) -> str:
         """How the arguments of two calls differ, "" when they do not or are not known."""
@@ -42,7 +42,7 @@ class Arguments:
         texts = self._texts[0].get(key_t), self._texts[1].get(key_g)
         return _told(self._pairing, (target, golden), texts)
 
-    def _fetched(self) -> tuple[dict[int, str], dict[int, str]]:
+    def _fetched(self) -> tuple[Texts, Texts]:
         target, golden, match = (
             self._pairing.target,
             self._pairing.golden,
@@ -67,17 +67,40 @@ def difference_of(pairing: Pairing, target: int, golden: int) -> str:
     return _told(pairing, (target, golden), args)
 
 
-def _told(pairing: Pairing, calls: tuple[int, int], texts: tuple[str | None, str | None]) -> str:
+def _told(
+    pairing: Pairing, calls: tuple[int, int], given: tuple[_Text | None, _Text | None]
+) -> str:
     """How two texts differ: by the attributes that both worlds have, where they are of two."""
+    if given[0] is None or given[1] is None:
+        return ""
     ops = pairing.target.operator(calls[0]), pairing.golden.operator(calls[1])
     worlds = world(ops[0]), world(ops[1])
+    texts = given[0].args, given[1].args
     if not APART & set(worlds) or worlds[0] == worlds[1]:
-        return difference(ops[0], *texts)
+        ranks = given[0].rank, given[1].rank
+        return difference(ops[0], *texts, ranks=ranks if all(ranks) else None)
     words = kin(ops[0]), kin(ops[1])
     return difference_across(words[0], texts, worlds) if words[0] == words[1] else ""
 
 
-def _texts(run: Run, keys: Ints) -> dict[int, str]:
-    return {
+class _Text(NamedTuple):
+    """The arguments of a call, and how many dimensions its tensors have at most; 0: not known."""
+
+    args: str
+    rank: int
+
+
+Texts = dict[int, _Text]
+
+
+def _texts(run: Run, keys: Ints) -> Texts:
+    texts = {
         key: args for key, args in rows_of_calls(run, np.unique(keys), "args") if args is not None
     }
+    ranks: dict[int, int] = {}
+    counted = np.array(
+        [key for key, args in texts.items() if any(map(str.isdigit, args))], np.int64
+    )
+    for key, shape in rows_of_calls(run, counted, "shape", table="tensors"):
+        ranks[key] = max(ranks.get(key, 0), len(shape or ()))
+    return {key: _Text(args, ranks.get(key, 0)) for key, args in texts.items()}

@@ -359,6 +359,8 @@ class _Book:
     ) -> Iterable[str]:
         if cause.words:
             yield from cause.words
+            if cause.kind == EXTRA:
+                return
         if cause.kind == ARRIVED:
             yield self._arrived(cause)
             return

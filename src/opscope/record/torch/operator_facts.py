@@ -5,6 +5,7 @@ registered.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -86,12 +87,15 @@ def derived_sheet() -> str:
     return _HEAD.format(version=_version()) + "".join(f"{word:28} pointwise\n" for word in words)
 
 
+_NO_DEFAULT = object()
+
+
 def argument_sheet() -> str:
     """The text of arguments/aten.txt: the arguments of operators of aten that are given more than
-    tensors, but for what writes into an `out=`.
+    tensors, with their defaults as JSON, but for what writes into an `out=`.
     """
     lines = [
-        " ".join([_word(overload), *(each.name for each in overload._schema.arguments)])
+        " ".join([_word(overload), *map(_spelt_argument, overload._schema.arguments)])
         for overload in overloads("aten")
         if _is_given_scalars(overload._schema)
     ]
@@ -102,9 +106,23 @@ def _word(overload: Any) -> str:
     return str(overload).removeprefix("aten.").removesuffix(".default")
 
 
+def _spelt_argument(argument: Any) -> str:
+    """`dim`, or `keepdim=false` where there is a default that JSON can say."""
+    default = argument.default_value if argument.has_default_value() else _NO_DEFAULT
+    if default is _NO_DEFAULT or not _is_plain(default):
+        return str(argument.name)
+    return f"{argument.name}={json.dumps(default, separators=(',', ':'))}"
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, list):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
 def _is_given_scalars(schema: Any) -> bool:
     return not any(each.is_out for each in schema.arguments) and any(
-        "Tensor" not in str(each.type) for each in schema.arguments if not each.kwarg_only
+        "Tensor" not in str(each.type) for each in schema.arguments
     )
 
 

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Parameters that begin with random numbers which the other program has not: not loaded, or not
+drawn alike.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from opscope.compare.cause.causes import EXTRA, Cause
+from opscope.compare.pair.meetings import first_read
+from opscope.compare.side.columns import NONE
+from opscope.operators.catalogue import traits_of
+
+if TYPE_CHECKING:
+    from opscope.compare.pair.meetings import Names
+    from opscope.compare.pair.pairing import Pairing
+
+DRAWN = "it reads a parameter that is drawn at random here, and that golden does not begin with"
+
+
+def drawn_anew(pairing: Pairing, causes: list[Cause], names: list[Names]) -> list[Cause]:
+    """The causes that draw what parameters of the target begin with and golden's do not; where none
+    of them does, the first call that reads such a parameter. names: parameters of both.
+    """
+    readers = _readers(pairing, {name for pair in names for name in pair[0]})
+    own = [cause for cause in causes if cause.target in readers]
+    if own or not readers:
+        return own
+    drawing, reader = min(readers.items(), key=lambda entry: entry[1])
+    region = (reader, drawing), ()
+    return [Cause(EXTRA, reader, NONE, sure=False, words=(DRAWN,), region=region)]
+
+
+def _readers(pairing: Pairing, known: set[int]) -> dict[int, int]:
+    """The first calls that read parameters that are not known, by those that drew these."""
+    side, flow = pairing.target, pairing.flows[0]
+    rows = [row for name, row in first_read(side).items() if name not in known]
+    calls = zip(flow.producer[rows].tolist(), side.tensors.call[rows].tolist(), strict=True)
+    return {
+        drawing: reader
+        for drawing, reader in calls
+        if drawing >= 0 and traits_of(side.operator(drawing)).random
+    }

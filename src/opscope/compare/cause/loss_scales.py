@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A loss that one side scales before it goes back from it, as training in narrow types does: what
+its backward pass computes is compared without the scale.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.compare.cause.results import losses_of, read_out
+from opscope.compare.pair.meetings import AGREEING, coarse_unit
+from opscope.compare.side.call_rows import inputs_of, places_of
+from opscope.operators.catalogue import family
+
+if TYPE_CHECKING:
+    from opscope.arrays import Bools, Floats, Ints
+    from opscope.compare.cause.what_matters import Place
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side, Tensors
+
+SCALING = ("mul", "div")
+
+
+def without_scales(pairing: Pairing) -> Pairing:
+    """A pairing of which no loss is scaled: one that is a multiple of a number that the program
+    reads out, and that is a loss of the other side, is that number, and the gradients are divided
+    by as much.
+    """
+    target, golden = _unscaled(pairing, 0), _unscaled(pairing, 1)
+    return msgspec.structs.replace(pairing, target=target, golden=golden)
+
+
+def _unscaled(pairing: Pairing, number: int) -> Side:
+    side = (pairing.target, pairing.golden)[number]
+    scales = _scales(pairing, number)
+    if not scales:
+        return side
+    calls, tensors, state = side.calls, side.tensors, pairing.flows[number].state
+    backward = side.which(calls.phase, lambda phase: phase == "backward")
+    of_loss = np.isin(state, state[[*scales]])
+    times = np.ones(len(tensors))
+    places = places_of(side, np.array([*scales], dtype=np.int64))
+    for place, scale in zip(places, scales.values(), strict=True):
+        times[_at(side, place) & (backward[tensors.call] | of_loss)] = 1 / scale
+    return msgspec.structs.replace(side, tensors=_multiplied(tensors, times))
+
+
+def _scales(pairing: Pairing, number: int) -> dict[int, float]:
+    """How many times a loss of the other side each loss of a side is that is scaled, by its row."""
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    losses = [losses_of(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
+    side, other = sides[number], sides[1 - number]
+    shown = np.isin(flows[number].state, flows[number].state[read_out(side)])
+    theirs: dict[Place, list[float]] = {}
+    for place, row in zip(places_of(other, losses[1 - number]), losses[1 - number], strict=True):
+        theirs.setdefault(place, []).append(float(other.tensors.max[row]))
+    limit, scales = AGREEING * coarse_unit(sides), {}
+    hidden: Ints = losses[number][~shown[losses[number]]]
+    for place, row in zip(places_of(side, hidden), hidden.tolist(), strict=True):
+        call = int(side.tensors.call[row])
+        if family(side.operator(call)) not in SCALING:
+            continue
+        for source in inputs_of(side, call):
+            value = float(side.tensors.max[source])
+            same = any(abs(value - known) <= limit * abs(known) for known in theirs.get(place, []))
+            if shown[source] and side.tensors.size[source] == 1 and same and value:
+                scales[row] = float(side.tensors.max[row]) / value
+    return scales
+
+
+def _at(side: Side, place: Place) -> Bools:
+    calls, owner = side.calls, side.tensors.call
+    here: Bools = (calls.rank[owner] == place[0]) & (calls.step[owner] == place[1])
+    return here
+
+
+def _multiplied(tensors: Tensors, times: Floats) -> Tensors:
+    least, most = tensors.min * times, tensors.max * times
+    return msgspec.structs.replace(
+        tensors,
+        min=np.fmin(least, most),
+        max=np.fmax(least, most),
+        mean=tensors.mean * times,
+        l2norm=tensors.l2norm * np.abs(times),
+    )
