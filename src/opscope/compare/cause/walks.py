@@ -192,10 +192,11 @@ class Walk:
 
     def weight(self, call: int) -> int:
         """What a start computes with, as told above; most where a model goes on to compute from it,
-        as it does not from the labels of a loss.
+        as it does not from the labels of a loss, and nothing agrees again.
         """
         reads = self._reads(call)
-        return reads + 1 if reads == OF_DATA and call in self._deep else reads
+        deep = reads == OF_DATA and call in self._deep and not self._heals(call)
+        return reads + 1 if deep else reads
 
     @cached_property
     def _deep(self) -> set[int]:
