@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What torch calls the arguments that its operators are given by their places, and what they are
-where they are left out."""
+"""What torch calls the arguments of its operators, in their order, and what they are where they are
+left out.
+"""
 
 from __future__ import annotations
 
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -20,25 +21,12 @@ class Argument(msgspec.Struct, frozen=True):
     name: str
     default: str = ""
 
-    @property
-    def value(self) -> Any:
-        """The default, as it is decoded."""
-        return msgspec.json.decode(self.default)
-
 
 def arguments_of(op: str) -> tuple[Argument, ...]:
     """The arguments of an operator of aten in their order; none where they are not known."""
     if not op.startswith("aten::"):
         return ()
     return _shipped().get(op.removeprefix("aten::").removesuffix(".default"), ())
-
-
-def argument_name(op: str, position: int) -> str:
-    """The name of the argument at a place of an operator of aten (`eps` of 7 in
-    aten::native_batch_norm); "" where it is not known.
-    """
-    arguments = arguments_of(op)
-    return arguments[position].name if 0 <= position < len(arguments) else ""
 
 
 @cache

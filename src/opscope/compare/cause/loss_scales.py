@@ -16,7 +16,7 @@ from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
-    from opscope.arrays import Bools, Floats, Ints
+    from opscope.arrays import Floats, Ints
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side, Tensors
@@ -41,11 +41,20 @@ def _unscaled(pairing: Pairing, number: int) -> Side:
     calls, tensors, state = side.calls, side.tensors, pairing.flows[number].state
     backward = side.which(calls.phase, lambda phase: phase == "backward")
     of_loss = np.isin(state, state[[*scales]])
-    times = np.ones(len(tensors))
-    places = places_of(side, np.array([*scales], dtype=np.int64))
-    for place, scale in zip(places, scales.values(), strict=True):
-        times[_at(side, place) & (backward[tensors.call] | of_loss)] = 1 / scale
-    return msgspec.structs.replace(side, tensors=_multiplied(tensors, times))
+    by_place = {
+        rank << 32 | step: scale
+        for (rank, step), scale in zip(
+            places_of(side, np.array([*scales], dtype=np.int64)), scales.values(), strict=True
+        )
+    }
+    known = np.array(sorted(by_place))
+    factors = np.array([1 / by_place[place] for place in known.tolist()])
+    place = (calls.rank.astype(np.int64) << 32 | calls.step)[tensors.call]
+    at = np.minimum(np.searchsorted(known, place), len(known) - 1)
+    scaled = (known[at] == place) & (backward[tensors.call] | of_loss)
+    return msgspec.structs.replace(
+        side, tensors=_multiplied(tensors, np.where(scaled, factors[at], 1.0))
+    )
 
 
 def _scales(pairing: Pairing, number: int) -> dict[int, float]:
@@ -69,12 +78,6 @@ def _scales(pairing: Pairing, number: int) -> dict[int, float]:
             if shown[source] and side.tensors.size[source] == 1 and same and value:
                 scales[row] = float(side.tensors.max[row]) / value
     return scales
-
-
-def _at(side: Side, place: Place) -> Bools:
-    calls, owner = side.calls, side.tensors.call
-    here: Bools = (calls.rank[owner] == place[0]) & (calls.step[owner] == place[1])
-    return here
 
 
 def _multiplied(tensors: Tensors, times: Floats) -> Tensors:

@@ -10,7 +10,7 @@ whose inputs all meet; those of which a result agrees again further on are only 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -500,8 +500,13 @@ class Regions:
 
     def _results(self) -> Iterator[Apart]:
         """Results that meet nothing on the other side, but where a batch is cut otherwise."""
-        alike = read_out_alike(self.pairing, self.meetings)
-        apart = results_apart(self.pairing, self.meetings, self.unmet, self._vague, alike=alike)
+        apart = results_apart(
+            self.pairing,
+            self.meetings,
+            self.unmet,
+            self._vague,
+            alike=partial(read_out_alike, self.pairing, self.meetings),
+        )
         return (entry for entry in apart if entry[0] not in self._cut)
 
     def _compares_results(self) -> bool:

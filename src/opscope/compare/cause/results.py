@@ -14,7 +14,7 @@ from opscope.compare.side.columns import ABSENT, MODULE, NONE
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from opscope.arrays import Bools, Floats, Ints
     from opscope.compare.cause.trained_states import Apart
@@ -30,7 +30,7 @@ def results_apart(
     unmet: tuple[Bools, Bools],
     dim: tuple[Bools, Bools],
     *,
-    alike: bool,
+    alike: Callable[[], bool],
 ) -> Iterator[Apart]:
     """Losses, and what the outermost modules hand out, that meet nothing on the other side.
 
@@ -62,7 +62,9 @@ def results_apart(
         return
     by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
     fewer = _fewer(pairing, meetings, unmet, by_place)
-    shows = alike or all(map(len, losses))
+    if not any(flags.any() for flags in apart):
+        return
+    shows = all(map(len, losses)) or alike()
     for number, rows in enumerate(results):
         alone = rows[apart[number]]
         for row, place in zip(alone.tolist(), places_of(sides[number], alone), strict=True):

@@ -54,17 +54,17 @@ class Arguments:
         chosen = np.flatnonzero((match >= 0) & (target.calls.args != golden.calls.args[partner]))[
             : self._limit
         ]
-        return _texts(target.run, target.calls.key[chosen]), _texts(
-            golden.run, golden.calls.key[match[chosen]]
+        return _texts(
+            (target.run, golden.run), (target.calls.key[chosen], golden.calls.key[match[chosen]])
         )
 
 
 def difference_of(pairing: Pairing, target: int, golden: int) -> str:
     """How the arguments of any two calls differ, "" when they do not or are not known."""
     keys = pairing.target.calls.key[[target]], pairing.golden.calls.key[[golden]]
-    texts = _texts(pairing.target.run, keys[0]), _texts(pairing.golden.run, keys[1])
-    args = texts[0].get(int(keys[0][0])), texts[1].get(int(keys[1][0]))
-    return _told(pairing, (target, golden), args)
+    mine, theirs = _texts((pairing.target.run, pairing.golden.run), keys)
+    given = mine.get(int(keys[0][0])), theirs.get(int(keys[1][0]))
+    return _told(pairing, (target, golden), given)
 
 
 def _told(
@@ -93,14 +93,28 @@ class _Text(NamedTuple):
 Texts = dict[int, _Text]
 
 
-def _texts(run: Run, keys: Ints) -> Texts:
-    texts = {
-        key: args for key, args in rows_of_calls(run, np.unique(keys), "args") if args is not None
-    }
-    ranks: dict[int, int] = {}
-    counted = np.array(
-        [key for key, args in texts.items() if any(map(str.isdigit, args))], np.int64
+def _texts(runs: tuple[Run, Run], keys: tuple[Ints, Ints]) -> tuple[Texts, Texts]:
+    """The arguments of pairs of calls, by key; how many dimensions are asked only of pairs of which
+    one may count some from the end.
+    """
+    texts = [
+        dict(rows_of_calls(run, np.unique(wanted), "args"))
+        for run, wanted in zip(runs, keys, strict=True)
+    ]
+    from_end = [
+        "-" in f"{texts[0].get(mine)}{texts[1].get(theirs)}"
+        for mine, theirs in zip(keys[0].tolist(), keys[1].tolist(), strict=True)
+    ]
+    ranks = [_ranks(run, wanted[from_end]) for run, wanted in zip(runs, keys, strict=True)]
+    mine, theirs = (
+        {key: _Text(args, known.get(key, 0)) for key, args in some.items() if args is not None}
+        for some, known in zip(texts, ranks, strict=True)
     )
-    for key, shape in rows_of_calls(run, counted, "shape", table="tensors"):
+    return mine, theirs
+
+
+def _ranks(run: Run, keys: Ints) -> dict[int, int]:
+    ranks: dict[int, int] = {}
+    for key, shape in rows_of_calls(run, np.unique(keys), "shape", table="tensors"):
         ranks[key] = max(ranks.get(key, 0), len(shape or ()))
-    return {key: _Text(args, ranks.get(key, 0)) for key, args in texts.items()}
+    return ranks
