@@ -65,8 +65,8 @@ PARTINGS: dict[str, str] = {
     "it to no optimizer, and the target trains it",
     "golden trains a parameter that is left as it is here": "the target has frozen the parameter, "
     "or gave it to no optimizer, and golden trains it",
-    "it reads a parameter that is drawn at random here": "the parameter was not loaded, or is drawn "
-    "otherwise: look for it in what the checkpoint holds, and in what loading it said was missing",
+    "it reads a parameter that is drawn at random here": "the parameter was not loaded, or is "
+    "drawn otherwise: look for it in the checkpoint, and in what loading it said was missing",
     "the gradients of the step part; its batch is cut into other parts": "gradients are summed "
     "over passes whose parts of the batch are not golden's, so only the sums can be compared",
     "parameters move … times as far as golden's": "the update is a multiple of golden's: another "
