@@ -58,7 +58,7 @@ FAULTS: dict[str, tuple[Options, Options, str, str | None, str]] = {
     "label smoothing": ({}, {"smoothing": 0.1}, "sum", "", "only the target"),
     "index ignored by the loss": ({}, {"ignored": 3}, "nll_loss_forward", "", "argument 4 (ignore_index) is 3"),
     "padding index": ({}, {"padding": 0}, "fill", "", "only the target"),
-    "positions off by one": ({}, {"offset": 1}, "add", "", "argument 1 is 1"),
+    "positions off by one": ({}, {"offset": 1}, "add", "", "argument 1 (other) is 1"),
     "weights not tied": ({}, {"untied": 1}, "mm", "head", ""), "evaluation mode": ({"picture": 1},
         {"eval": 1}, "native_batch_norm", "norm1", "argument 5 (training) is False"),
         "evaluation mode of dropout": ({"dropout": 0.1}, {"eval": 1}, "mul|div",

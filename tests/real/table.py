@@ -50,15 +50,33 @@ def cosh_of_large_numbers_is_finite() -> bool:
 
 
 def sums_of_halves_overflow_to_infinity() -> bool:
-    image = torch.full((1, 7, 9, 11), 5, dtype=torch.float16)
+    generator = torch.Generator().manual_seed(0)
+    image = (torch.rand(2, 7, 9, 11, generator=generator) * 9 - 4).half()
     kernel = torch.full((7, 3, 5, 6), -9990.0, dtype=torch.float16)
-    return not functional.conv_transpose2d(torch.cat([image, -image]), kernel).isnan().any()
+    return not functional.conv_transpose2d(image, kernel, padding=2).isnan().any()
+
+
+def gelu_of_infinity_is_infinite() -> bool:
+    scores = torch.zeros(4, 33)
+    scores[:, 5] = float("inf")
+    return not functional.gelu(scores).isnan().any()
+
+
+def int8_products_of_one_row_are_right() -> bool:
+    generator = torch.Generator().manual_seed(0)
+    weight, token = (
+        torch.randint(-8, 8, size, dtype=torch.int8, generator=generator)
+        for size in ((64, 32), (64,))
+    )
+    row = token.expand(1, 64).as_strided((1, 64), (0, 1))
+    right = (token.long()[:, None] * weight.long()).sum(0)
+    return bool((torch._int_mm(row, weight)[0] == right).all())
 
 
 REAL = (
     Real("fused_sgd", 191763, "aten::_fused_sgd_", "2.14"),
     Real("gelu_tail", 187806, "aten::gelu"),
-    Real("gelu_infinite", 185770, "aten::gelu", overflow=True),
+    Real("gelu_infinite", 185770, "aten::gelu", gelu_of_infinity_is_infinite, overflow=True),
     Real("bessel_i0", 192293, "aten::i0", overflow=True, also="aten::special_i1"),
     Real("bessel_i1", 192294, "aten::special_i1", overflow=True),
     Real("zeta_infinite", 187294, "aten::special_zeta"),
@@ -81,7 +99,7 @@ REAL = (
         embedding_bag_divides_by_the_right_frequency,
     ),
     Real("sinh_large", 48641, "aten::sinh", sinh_of_large_numbers_is_finite, overflow=True),
-    Real("int_mm_expanded", 195066, "aten::_int_mm"),
+    Real("int_mm_expanded", 195066, "aten::_int_mm", int8_products_of_one_row_are_right),
     Real(
         "cosh_large",
         183765,

@@ -69,7 +69,12 @@ def test_models_in_every_type_are_accused_of_nothing(
     model: str, dtype: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     optimizer = "sgd" if dtype == "float16" else "adamw"  # whose epsilon is 0 in float16
-    healthy.main(model, dtype, 3, optimizer)
+    try:
+        healthy.main(model, dtype, 3, optimizer)
+    except RuntimeError as error:  # this processor has no such kernel
+        if "could not create a primitive" not in str(error):
+            raise
+        pytest.skip(str(error))
     alone = capsys.readouterr().out
     with opscope.record(tmp_path / "run", check=True):
         healthy.main(model, dtype, 3, optimizer)

@@ -15,6 +15,7 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from opscope.compare.pair.meetings import Names
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
 
 DRAWN = "it reads a parameter that is drawn at random here, and that golden does not begin with"
 
@@ -33,12 +34,23 @@ def drawn_anew(pairing: Pairing, causes: list[Cause], names: list[Names]) -> lis
 
 
 def _readers(pairing: Pairing, known: set[int]) -> dict[int, int]:
-    """The first calls that read parameters that are not known, by those that drew these."""
+    """The first calls that compute with parameters that are not known, by those that drew these."""
     side, flow = pairing.target, pairing.flows[0]
-    rows = [row for name, row in first_read(side).items() if name not in known]
-    calls = zip(flow.producer[rows].tolist(), side.tensors.call[rows].tolist(), strict=True)
-    return {
-        drawing: reader
-        for drawing, reader in calls
-        if drawing >= 0 and traits_of(side.operator(drawing)).random
-    }
+    readers: dict[int, int] = {}
+    for name, row in first_read(side).items():
+        drawing = int(flow.producer[row])
+        if name not in known and drawing >= 0 and traits_of(side.operator(drawing)).random:
+            readers[drawing] = _computing(side, row)
+    return readers
+
+
+def _computing(side: Side, row: int) -> int:
+    """The first call from a row on that reads what it holds and does not only hand it on; else the
+    row's own.
+    """
+    tensors = side.tensors
+    same = (tensors.version == tensors.version[row]) & ~tensors.output
+    calls = tensors.call[same & side.calls.leaf[tensors.call]].tolist()
+    own = int(tensors.call[row])
+    computing = (call for call in calls if call >= own and not traits_of(side.operator(call)).idle)
+    return next(computing, own)
