@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from opscope.compare.cause.causes import EXTRA, Cause
 from opscope.compare.pair.meetings import first_read
+from opscope.compare.side.call_rows import readers_of
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
 
@@ -48,9 +49,6 @@ def _computing(side: Side, row: int) -> int:
     """The first call from a row on that reads what it holds and does not only hand it on; else the
     row's own.
     """
-    tensors = side.tensors
-    same = (tensors.version == tensors.version[row]) & ~tensors.output
-    calls = tensors.call[same & side.calls.leaf[tensors.call]].tolist()
-    own = int(tensors.call[row])
-    computing = (call for call in calls if call >= own and not traits_of(side.operator(call)).idle)
-    return next(computing, own)
+    own = int(side.tensors.call[row])
+    readers = (call for call in readers_of(side, [row]) if call >= own)
+    return next((call for call in readers if not traits_of(side.operator(call)).idle), own)

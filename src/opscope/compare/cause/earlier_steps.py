@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.cause.what_matters import PARAMETER
-from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of, places_of
+from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of, places_of, readers_of
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family, traits_of
 
@@ -37,8 +37,7 @@ class EarlierSteps:
         self._sides = pairing.target, pairing.golden
         self._names = names
         self._known = [{name for pair in names for name in pair[number]} for number in (0, 1)]
-        self._sources = [flow.source_row for flow in pairing.flows]
-        self._producers = [flow.producer for flow in pairing.flows]
+        self._flows = pairing.flows
         self._first = [_first_backward(side) for side in self._sides]
 
     def update(self, starts: Starts) -> bool:
@@ -64,7 +63,7 @@ class EarlierSteps:
         for number, start in enumerate(starts):
             side = self._sides[number]
             for row in inputs_of(side, start) if start >= 0 else ():
-                name, made = int(side.tensors.named[row]), int(self._sources[number][row])
+                name, made = int(side.tensors.named[row]), int(self._flows[number].source_row[row])
                 names = next((pair for pair in self._names if name in pair[number]), None)
                 if names is None or made < 0 or not apart[number][row]:
                     continue
@@ -113,7 +112,7 @@ class EarlierSteps:
         """The rows that are apart of what a call reads, or where it only puts data in order, what
         reads that.
         """
-        side, producer = self._sides[number], self._producers[number]
+        side, producer = self._sides[number], self._flows[number].producer
         call, before = start, set[int]()
         while call >= 0 and call not in before:
             read = [
@@ -125,15 +124,13 @@ class EarlierSteps:
             if read or not (traits.moves or traits.idle):
                 return read
             before.add(call)
-            versions = side.tensors.version[outputs_of(side, call)]
-            reading = np.isin(side.tensors.version, versions[versions >= 0]) & ~side.tensors.output
-            readers = side.tensors.call[reading & (side.tensors.call > call)]
-            call = min(readers[side.calls.leaf[readers]].tolist(), default=NONE)
+            readers = readers_of(side, outputs_of(side, call))
+            call = next((reader for reader in readers if reader > call), NONE)
         return []
 
     def _whence(self, number: int, row: int) -> int:
         """The row in which a call computed what a row holds, or is a view of."""
-        side, sources = self._sides[number], self._sources[number]
+        side, sources = self._sides[number], self._flows[number].source_row
         source = int(sources[row])
         while source >= 0 and (read := handed_on(side, int(side.tensors.call[source]))) != NONE:
             source = int(sources[read])

@@ -11,15 +11,15 @@ import msgspec
 import numpy as np
 
 from opscope.compare.cause.results import losses_of, read_out
-from opscope.compare.pair.meetings import AGREEING, coarse_unit
+from opscope.compare.pair.meetings import AGREEING, coarse_unit, multiplied
 from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
-    from opscope.arrays import Floats, Ints
+    from opscope.arrays import Ints
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.pairing import Pairing
-    from opscope.compare.side.columns import Side, Tensors
+    from opscope.compare.side.columns import Side
 
 SCALING = ("mul", "div")
 
@@ -29,13 +29,15 @@ def without_scales(pairing: Pairing) -> Pairing:
     reads out, and that is a loss of the other side, is that number, and the gradients are divided
     by as much.
     """
-    target, golden = _unscaled(pairing, 0), _unscaled(pairing, 1)
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    losses = [losses_of(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
+    target, golden = (_unscaled(pairing, number, losses) for number in (0, 1))
     return msgspec.structs.replace(pairing, target=target, golden=golden)
 
 
-def _unscaled(pairing: Pairing, number: int) -> Side:
+def _unscaled(pairing: Pairing, number: int, losses: list[Ints]) -> Side:
     side = (pairing.target, pairing.golden)[number]
-    scales = _scales(pairing, number)
+    scales = _scales(pairing, number, losses)
     if not scales:
         return side
     calls, tensors, state = side.calls, side.tensors, pairing.flows[number].state
@@ -52,15 +54,12 @@ def _unscaled(pairing: Pairing, number: int) -> Side:
     place = (calls.rank.astype(np.int64) << 32 | calls.step)[tensors.call]
     at = np.minimum(np.searchsorted(known, place), len(known) - 1)
     scaled = (known[at] == place) & (backward[tensors.call] | of_loss)
-    return msgspec.structs.replace(
-        side, tensors=_multiplied(tensors, np.where(scaled, factors[at], 1.0))
-    )
+    return multiplied(side, np.where(scaled, factors[at], 1.0))
 
 
-def _scales(pairing: Pairing, number: int) -> dict[int, float]:
+def _scales(pairing: Pairing, number: int, losses: list[Ints]) -> dict[int, float]:
     """How many times a loss of the other side each loss of a side is that is scaled, by its row."""
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    losses = [losses_of(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
     side, other = sides[number], sides[1 - number]
     shown = np.isin(flows[number].state, flows[number].state[read_out(side)])
     theirs: dict[Place, list[float]] = {}
@@ -78,14 +77,3 @@ def _scales(pairing: Pairing, number: int) -> dict[int, float]:
             if shown[source] and side.tensors.size[source] == 1 and same and value:
                 scales[row] = float(side.tensors.max[row]) / value
     return scales
-
-
-def _multiplied(tensors: Tensors, times: Floats) -> Tensors:
-    least, most = tensors.min * times, tensors.max * times
-    return msgspec.structs.replace(
-        tensors,
-        min=np.fmin(least, most),
-        max=np.fmax(least, most),
-        mean=tensors.mean * times,
-        l2norm=tensors.l2norm * np.abs(times),
-    )

@@ -47,9 +47,8 @@ def read_out_apart(
     have in common, as where one trains functions of plain tensors: each may be a loss then.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    rows, places, (mine, theirs) = _both_numbers(pairing)
-    same = _same(mine, theirs, _limit(meetings, rows[0]))
-    pairs = list(_between(same, len(mine), len(theirs)))
+    rows, places, same = _aligned(pairing, meetings)
+    pairs = list(_between(same, *map(len, rows)))
     both = len(same) + len(pairs)
     if not alone and len(pairs) > len(same):
         return both, None
@@ -64,15 +63,16 @@ def read_out_apart(
 
 def read_out_alike(pairing: Pairing, meetings: Meetings) -> bool:
     """Whether both sides read out numbers that their models made, and the same ones."""
-    rows, _, (mine, theirs) = _both_numbers(pairing)
-    same = _same(mine, theirs, _limit(meetings, rows[0]))
-    return bool(same) and len(same) == len(mine) == len(theirs)
+    rows, _, same = _aligned(pairing, meetings)
+    return bool(same) and len(same) == len(rows[0]) == len(rows[1])
 
 
-def _both_numbers(
-    pairing: Pairing,
-) -> tuple[list[Ints], list[list[Place]], tuple[Numbers, Numbers]]:
-    """The rows that hold the numbers that either side reads out, their places, and both."""
+def _aligned(
+    pairing: Pairing, meetings: Meetings
+) -> tuple[list[Ints], list[list[Place]], list[tuple[int, int]]]:
+    """The rows that hold the numbers that either side reads out, their places, and which of them
+    are one number.
+    """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     rows = [_numbers(side, flow) for side, flow in zip(sides, flows, strict=True)]
     places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
@@ -80,11 +80,8 @@ def _both_numbers(
         [(place, float(value)) for place, value in zip(at, side.tensors.max[some], strict=True)]
         for side, some, at in zip(sides, rows, places, strict=True)
     )
-    return rows, places, (mine, theirs)
-
-
-def _limit(meetings: Meetings, rows: Ints) -> float:
-    return float(meetings.limit[0][rows].max(initial=0.0))
+    limit = float(meetings.limit[0][rows[0]].max(initial=0.0))
+    return rows, places, _same(mine, theirs, limit)
 
 
 def _same(mine: Numbers, theirs: Numbers, limit: float) -> list[tuple[int, int]]:

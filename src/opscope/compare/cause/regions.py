@@ -56,7 +56,7 @@ from opscope.compare.pair.meetings import (
     Meetings,
     first_read,
     meet,
-    negated,
+    multiplied,
     normed,
     same_elements,
     same_parameters,
@@ -216,7 +216,7 @@ class Regions:
     @cached_property
     def _mirrored(self) -> Meetings:
         """What agrees with the negative of something: a loss less a likelihood."""
-        other = msgspec.structs.replace(self.pairing, golden=negated(self.pairing.golden))
+        other = msgspec.structs.replace(self.pairing, golden=multiplied(self.pairing.golden, -1.0))
         return meet(other, self._leaf)
 
     @cached_property
@@ -317,13 +317,11 @@ class Regions:
             starts = trained.mine, trained.theirs
             return Parting(place, stage, starts, region, words=trained.words)
         parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
-        if parting is not None and place in self._cut and self._accumulates(parting.start):
+        if parting is None:
+            return None
+        if place in self._cut and self._accumulates(parting.start):
             parting = self._in_passes(place, ends) or parting
-        return (
-            self._judged_by_growth(self._carried_back(parting, self._states.judged))
-            if parting
-            else None
-        )
+        return self._judged_by_growth(self._carried_back(parting, self._states.judged))
 
     def _left_before(self, place: Place) -> Parting | None:
         """Where models left other states behind, in a step before one whose results are apart."""
@@ -418,7 +416,7 @@ class Regions:
         if layer is not None:
             region = (layer.mine,), (layer.theirs,)
             return Parting(place, stage, (layer.mine, layer.theirs), region, words=layer.words)
-        if place not in self._cut or stage != GRADIENT:
+        if stage != GRADIENT or place not in self._cut:
             return None
         in_passes = self._in_passes(place, ends)
         if in_passes is not None:
@@ -450,10 +448,10 @@ class Regions:
         """Whether one of two calls is of a backward pass and reads nothing that meets the other
         side: a sum of gradients of parts of a batch.
         """
-        for number, call in enumerate(starts):
-            side, read = self._sides[number], inputs_of(self._sides[number], call)
-            backward = side.words.get(int(side.calls.phase[call])) == "backward"
-            if call >= 0 and backward and read and self.unmet[number][read].all():
+        for side, unmet, call in zip(self._sides, self.unmet, starts, strict=True):
+            read = inputs_of(side, call)
+            backward = read and side.words.get(int(side.calls.phase[call])) == "backward"
+            if backward and unmet[read].all():
                 return True
         return False
 
@@ -628,10 +626,7 @@ class Regions:
             walks[0].last if mine < 0 else mine,
             crossed=products == (mine, theirs),
             alike=alike,
-            heals=both
-            and not any(
-                walk.order(call)[2] for walk, call in zip(walks, (mine, theirs), strict=True)
-            ),
+            heals=both and not (walks[0].order(mine)[2] or walks[1].order(theirs)[2]),
         )
 
     def _misses(self, walks: list[Walk], start: int) -> bool:

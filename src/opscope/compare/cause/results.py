@@ -60,10 +60,10 @@ def results_apart(
         apart = [flags & ~_cancelled(side, rows, *by) for side, rows, flags, *by in columns]
     if not all(shown) and not all(flags.any() for flags in apart):
         return
-    by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
-    fewer = _fewer(pairing, meetings, unmet, by_place)
     if not any(flags.any() for flags in apart):
         return
+    by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
+    fewer = _fewer(pairing, meetings, unmet, by_place)
     shows = all(map(len, losses)) or alike()
     for number, rows in enumerate(results):
         alone = rows[apart[number]]

@@ -68,6 +68,14 @@ class TrainedStates:
         return sorted(mine & theirs)
 
     @cached_property
+    def _updating(self) -> set[Place]:
+        """The places at which both sides write to parameters."""
+        mine, theirs = (
+            {place for place, stage, _ in last if stage == PARAMETER} for last in self.last
+        )
+        return mine & theirs
+
+    @cached_property
     def clipped_alone(self) -> list[Words]:
         """Names of parameters of either side of which one side alone holds clipped gradients."""
         held = [{name for _, stage, name in last if stage == CLIPPED} for last in self.last]
@@ -139,8 +147,7 @@ class TrainedStates:
         no write at all, as of a flat tensor that parameters are views of.
         """
         alone: list[Rows] = []
-        updates = [{(at, stage) for at, stage, _ in known} for known in self.last]
-        if not all((place, PARAMETER) in written for written in updates):
+        if place not in self._updating:
             return alone
         for names in self._names:
             held = self._rows((place, PARAMETER), names)

@@ -264,18 +264,22 @@ def same_elements(side: Side, other: Side) -> Bools:
     return shared
 
 
-def negated(side: Side) -> Side:
-    """A side that holds the negative of every tensor."""
-    tensors = side.tensors
-    turned = msgspec.structs.replace(
+def multiplied(side: Side, times: Floats | float) -> Side:
+    """A side that holds a multiple of every tensor: of all alike, or as many times as each row is
+    given, none of them 0.
+    """
+    tensors, turned = side.tensors, np.less(times, 0)
+    least, most = tensors.min * times, tensors.max * times
+    scaled = msgspec.structs.replace(
         tensors,
-        min=-tensors.max,
-        max=-tensors.min,
-        mean=-tensors.mean,
-        pos_inf=tensors.neg_inf,
-        neg_inf=tensors.pos_inf,
+        min=np.where(turned, most, least),
+        max=np.where(turned, least, most),
+        mean=tensors.mean * times,
+        l2norm=tensors.l2norm * np.abs(times),
+        pos_inf=np.where(turned, tensors.neg_inf, tensors.pos_inf),
+        neg_inf=np.where(turned, tensors.pos_inf, tensors.neg_inf),
     )
-    return msgspec.structs.replace(side, tensors=turned)
+    return msgspec.structs.replace(side, tensors=scaled)
 
 
 def vague(side: Side) -> Bools:

@@ -5,10 +5,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from opscope.arrays import Ints
     from opscope.compare.side.columns import Side
 
@@ -33,6 +37,15 @@ def outputs_of(side: Side, call: int) -> list[int]:
 def given_to(side: Side, call: int) -> list[int]:
     """The rows of what a call reads that is no parameter."""
     return [row for row in inputs_of(side, call) if not side.tensors.parameter[row]]
+
+
+def readers_of(side: Side, rows: Sequence[int]) -> list[int]:
+    """The leaf calls that read what some rows hold, as a view or not, in their order."""
+    tensors = side.tensors
+    versions = tensors.version[[*rows]]
+    reading = np.isin(tensors.version, versions[versions >= 0]) & ~tensors.output
+    calls: list[int] = tensors.call[reading & side.calls.leaf[tensors.call]].tolist()
+    return calls
 
 
 def places_of(side: Side, rows: Ints) -> list[tuple[int, int]]:

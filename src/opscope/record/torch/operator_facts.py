@@ -87,9 +87,6 @@ def derived_sheet() -> str:
     return _HEAD.format(version=_version()) + "".join(f"{word:28} pointwise\n" for word in words)
 
 
-_NO_DEFAULT = object()
-
-
 def argument_sheet() -> str:
     """The text of arguments/aten.txt: the arguments of operators of aten that are given more than
     tensors, with their defaults as JSON, but for what writes into an `out=`.
@@ -108,10 +105,9 @@ def _word(overload: Any) -> str:
 
 def _spelt_argument(argument: Any) -> str:
     """`dim`, or `keepdim=false` where there is a default that JSON can say."""
-    default = argument.default_value if argument.has_default_value() else _NO_DEFAULT
-    if default is _NO_DEFAULT or not _is_plain(default):
+    if not argument.has_default_value() or not _is_plain(argument.default_value):
         return str(argument.name)
-    return f"{argument.name}={json.dumps(default, separators=(',', ':'))}"
+    return f"{argument.name}={json.dumps(argument.default_value, separators=(',', ':'))}"
 
 
 def _is_plain(value: Any) -> bool:
