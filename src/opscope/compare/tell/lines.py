@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from opscope.run.schema import Call
 
 MOST = 10  # lines that are named
+MOST_BETWEEN = 3  # lines between two that are named, where they are of one passage
 MOST_SITES = 2
 NOT_OWN = ("<", *INSTALLED, "/lib/python3")
 
@@ -26,7 +27,7 @@ NOT_OWN = ("<", *INSTALLED, "/lib/python3")
 def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
     """The first lines in which calls stand, as FILE:LINE and FILE:FIRST-LAST, in the order of the
     calls' files; with the lines that the first of them was called from, where that tells it from
-    others.
+    others, and those between that stand close.
     """
     known = call_records(side, calls)
     begun = known[calls[0]]
@@ -40,6 +41,7 @@ def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
         file, _, line = source.rpartition(":")
         if line.isdigit():
             lines_of_file.setdefault(file, []).append(int(line))
+    _fill(lines_of_file, begun.source or "")
     return [span for file, lines in lines_of_file.items() for span in _spans(file, sorted(lines))]
 
 
@@ -72,6 +74,24 @@ def _outwards(frames: Sequence[str], source: str) -> Iterator[str]:
         inside |= line == source
         if inside and not any(mark in line for mark in NOT_OWN):
             yield line
+
+
+def _fill(lines_of_file: dict[str, list[int]], begun: str) -> None:
+    """Put in the lines between two that stand close, first those that are closest, of these those
+    nearest to where it begins, as long as they are not too many: a view or a number that is
+    computed there may be the fault as well.
+    """
+    left = MOST - sum(map(len, lines_of_file.values()))
+    start_file, _, start = begun.rpartition(":")
+    gaps = [
+        (following - line - 1, file != start_file, abs(line - int(start or 0)), line, file)
+        for file, lines in lines_of_file.items()
+        for line, following in pairwise(sorted(lines))
+    ]
+    for between, _, _, line, file in sorted(gaps):
+        if 0 < between <= min(MOST_BETWEEN, left):
+            lines_of_file[file].extend(range(line + 1, line + 1 + between))
+            left -= between
 
 
 def _spans(file: str, lines: list[int]) -> list[str]:
