@@ -3,7 +3,8 @@
 #
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
 #   make test      the tests, some five minutes    make lint     style, types, layers, sizes
-#   make zoo       whole programs in processes of their own, most through the real command line, some twenty to thirty minutes
+#   make zoo       whole programs in processes of their own, most through the real command line, some thirty minutes
+#   make zoo SHARE=3  of those tests that have several cases every third, as continuous integration does, half the time
 #   make zoo-all   ports of models beside their originals, all of them: the score of opscope compare; shared models
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
@@ -31,6 +32,7 @@ PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check 
 PYTEST := $(BIN)/python -m pytest --durations 20
 FUZZ_SECONDS ?= 60
 SEEDS ?= 0-200
+SHARE ?= 1
 MUTATIONS ?= 1000000
 NATIVE := $(wildcard src/opscope/kernels/native/*)
 BENCHMARKS = $(shell grep -l __main__ benchmarks/*.py)
@@ -65,7 +67,7 @@ test: build
 
 # Whole programs in processes of their own: the zoo of faults, runs to compare, wrong kernels, endings, folders that run alone.
 zoo: build
-	$(PYTEST) -n $(JOBS) --dist worksteal -m "zoo and not interop and not attack"
+	env OMP_NUM_THREADS=1 $(PYTEST) -n $(JOBS) --dist worksteal --share $(SHARE) -m "zoo and not interop and not attack"
 
 # A score, no test: what is missed is said, and the zoo holds a sample of what is not.
 zoo-all: build

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What holds for every test: hypothesis tries the same examples each time and never minds how long
-one took; Ctrl-C works.
+one took; Ctrl-C works; of a test of the zoo with many cases --share N leaves each N-th.
 
 `OPSCOPE_TEST_PROFILE=search make test` looks for new ones instead.
 """
@@ -11,6 +11,7 @@ import gc
 import os
 import signal
 import sys
+from collections import defaultdict
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +30,23 @@ for ending, handler in (
 ):
     if signal.getsignal(ending) is signal.SIG_IGN:
         signal.signal(ending, handler)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    share = "of each test of the zoo with several cases, run the first and each N-th after it"
+    parser.addoption("--share", type=int, default=1, metavar="N", help=share)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("zoo"):
+            cases[item.nodeid.partition("[")[0]].append(item)
+    share = config.getoption("--share")
+    left_out = {item for each in cases.values() for at, item in enumerate(each) if at % share}
+    if left_out:
+        config.hook.pytest_deselected(items=list(left_out))
+        items[:] = [item for item in items if item not in left_out]
 
 
 FROZEN = pytest.StashKey[int]()  # how many modules there were when last all was frozen
