@@ -47,18 +47,41 @@ def read_out_apart(
     have in common, as where one trains functions of plain tensors: each may be a loss then.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
+    both, numbers = _unlike(pairing, meetings, unmet, alone=alone)
+    for place, *pair in numbers:
+        columns = zip(sides, flows, pair, unmet, strict=True)
+        if alone or all(_by_a_model(*each) for each in columns):
+            return both, (place, PARAMETER, ([pair[0]], [pair[1]]))
+    return both, None
+
+
+def first_unlike(
+    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools]
+) -> tuple[int, int] | None:
+    """The rows of the first number that both sides read out and that is not the same, whatever it
+    is computed from; None where there is none.
+    """
+    _, numbers = _unlike(pairing, meetings, unmet, alone=False)
+    return next(((mine, theirs) for _, mine, theirs in numbers), None)
+
+
+def _unlike(
+    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools], *, alone: bool
+) -> tuple[int, list[tuple[Place, int, int]]]:
+    """How many numbers both sides read out, and those of them that meet nothing on either side:
+    their places and rows.
+    """
     rows, places, same = _aligned(pairing, meetings)
     pairs = list(_between(same, *map(len, rows)))
     both = len(same) + len(pairs)
     if not alone and len(pairs) > len(same):
-        return both, None
-    for i, j in pairs:
-        pair = int(rows[0][i]), int(rows[1][j])
-        apart = unmet[0][pair[0]] and unmet[1][pair[1]] and places[0][i] == places[1][j]
-        columns = zip(sides, flows, pair, unmet, strict=True)
-        if apart and (alone or all(_by_a_model(*each) for each in columns)):
-            return both, (places[0][i], PARAMETER, ([pair[0]], [pair[1]]))
-    return both, None
+        return both, []
+    numbers = [
+        (places[0][i], int(rows[0][i]), int(rows[1][j]))
+        for i, j in pairs
+        if places[0][i] == places[1][j]
+    ]
+    return both, [each for each in numbers if unmet[0][each[1]] and unmet[1][each[2]]]
 
 
 def read_out_alike(pairing: Pairing, meetings: Meetings) -> bool:

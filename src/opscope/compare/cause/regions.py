@@ -33,7 +33,7 @@ from opscope.compare.cause.gradient_paths import branching, one_sided
 from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.loss_scales import without_scales
-from opscope.compare.cause.read_out import read_out_alike, read_out_apart
+from opscope.compare.cause.read_out import first_unlike, read_out_alike, read_out_apart
 from opscope.compare.cause.region_calls import regions_of, with_calls
 from opscope.compare.cause.results import endings, results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
@@ -126,7 +126,7 @@ def judged(
     parting = regions.parting(values=values)
     if parting is None:
         until = NOTHING if regions.nothing else None
-        return msgspec.structs.replace(pairing, until=until), []
+        return msgspec.structs.replace(pairing, until=until, metric=regions.metric()), []
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
     drawn = drawn_anew(pairing, causes, regions.names)
@@ -386,6 +386,12 @@ class Regions:
         self.nothing = alone and not both
         parting = self._located(*apart) if apart else None
         return self._carried_back(parting, []) if parting else None
+
+    def metric(self) -> tuple[int, int] | None:
+        """The rows of a number that both read out and that is not the same, though what their
+        models made for it may be.
+        """
+        return first_unlike(self.pairing, self.meetings, self.unmet)
 
     def _before_results(self, apart: list[Apart]) -> list[Apart]:
         """What of a step comes before any result that is apart, all of it where nothing does: an

@@ -299,6 +299,7 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
     yield from _shortened(pairing)
     yield from _reached_nothing(pairing)
     yield from _grown(pairing)
+    yield from _other_metric(pairing)
     if pairing.by_regions:
         yield from _alone(pairing, "written otherwise, and judged by the values around it: {}'s {}")
     if pairing.between is not None:
@@ -399,6 +400,22 @@ def _grown(pairing: Pairing) -> Iterator[str]:
             "what matters drifts apart: rounding grows from call to call, and no call makes much "
             "more of it than it reads; --noise-run judges such runs by how fast it grows"
         )
+
+
+def _other_metric(pairing: Pairing) -> Iterator[str]:
+    """A number that both read out: an evaluation behind the model, where nothing tells a fault from
+    another metric.
+    """
+    if pairing.metric is None:
+        return
+    said = []
+    for side, row in zip((pairing.target, pairing.golden), pairing.metric, strict=True):
+        call = int(side.tensors.call[row])
+        said.append(f"{side.tensors.max[row]:.6g} at {call_records(side, [call])[call].source}")
+    yield (
+        f"both read out a number that is not the same, {said[0]}, golden {said[1]}; what their "
+        "models made for it agrees, so it may be another metric, and was not judged"
+    )
 
 
 def _statistics_alone(pairing: Pairing, measured: Measured) -> Iterator[str]:
