@@ -77,6 +77,7 @@ if TYPE_CHECKING:
 
 
 LEAP = 16.0  # limits that roundings do not pass, though an operator makes much of them
+CLOSE = 5e-7  # of itself, within which one number agrees again by more than being hardly changed
 MAX_NORMS = 8  # that what is apart may have come through unseen
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
 CUT = (
@@ -656,6 +657,8 @@ class Regions:
         flags[0][settled(side, self.pairing.flows[number], known, alone, stage)] = False
         flags[0][list(ends)] = True
         mirrored = ~self._mirrored.unmet(number, FINER) & (side.tensors.size == 1)
-        marks = Marks(*flags, ~self.unmet[number] | mirrored, self._same[number])
+        loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)
+        agreeing = (~self.unmet[number] & ~loose) | mirrored
+        marks = Marks(*flags, agreeing, self._same[number])
         updating = stage == PARAMETER
         return Walk(self.pairing, number, marks, list(ends), backward=backward, updating=updating)

@@ -554,10 +554,14 @@ class Walk:
             if other != start and self._is_twin(start, other):
                 region += [other, *self._following(other, read)]
         if beyond:
-            module = self._side.calls.module
             after = self._following(start, None)
-            region += [call for call in after if module[call] == module[start]] or after[:NEAR]
+            region += [call for call in after if self._within(call, start)] or after[:NEAR]
         return tuple(dict.fromkeys(region[:MAX_REGION]))
+
+    def _within(self, call: int, start: int) -> bool:
+        """Whether a call is of a start's module, or of one within that."""
+        module, own = self._side.texts(self._side.calls.module[[call, start]])
+        return module == own or bool(own and module.startswith(f"{own}."))
 
     def _beside(self, start: int) -> list[int]:
         """What begins the walk beside a start, or is nothing that anybody can tell: the first that
@@ -589,7 +593,8 @@ class Walk:
         phase = self._side.calls.phase
         for call in sorted(self._above):
             if call > start and self._above[call] & reached and phase[call] == phase[start]:
-                if read is not None and self._names(call) - read:
+                names = self._names(call)
+                if read is not None and names and not names & read:
                     continue
                 reached.add(call)
                 following.append(call)

@@ -27,7 +27,7 @@ NOT_OWN = ("<", *INSTALLED, "/lib/python3")
 def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
     """The first lines in which calls stand, as FILE:LINE and FILE:FIRST-LAST, in the order of the
     calls' files; with the lines that the first of them was called from, where that tells it from
-    others, and those between that stand close.
+    others, and some beside them; ten at most.
     """
     known = call_records(side, calls)
     begun = known[calls[0]]
@@ -36,13 +36,39 @@ def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
             [begun.source, *call_sites(side.run, begun), *(known[call].source for call in calls)]
         )
     )
-    lines_of_file: dict[str, list[int]] = {}
-    for source in [named for named in sources if named][:MOST]:
-        file, _, line = source.rpartition(":")
-        if line.isdigit():
-            lines_of_file.setdefault(file, []).append(int(line))
-    _fill(lines_of_file, begun.source or "")
-    return [span for file, lines in lines_of_file.items() for span in _spans(file, sorted(lines))]
+    named = [
+        (file, int(line))
+        for file, _, line in (source.rpartition(":") for source in sources if source)
+        if line.isdigit()
+    ][:MOST]
+    told = {*named}
+    for file, lines in _beside(named):
+        more = {(file, line) for line in lines}
+        if len(told | more) <= MOST:
+            told |= more
+    files = dict.fromkeys(file for file, _ in named)
+    return [
+        span
+        for file in files
+        for span in _spans(file, sorted(line for of, line in told if of == file))
+    ]
+
+
+def _beside(named: Sequence[tuple[str, int]]) -> Iterator[tuple[str, range]]:
+    """Where the fault may stand though no call does: between two lines that are close, first the
+    closest, of these the nearest to where it begins: a number that is computed, a view; then behind
+    each line, where what is made of its result may be missing.
+    """
+    gaps = [
+        (following - line, file != named[0][0], abs(line - named[0][1]), file, line)
+        for file in {file for file, _ in named}
+        for line, following in pairwise(sorted(line for of, line in named if of == file))
+    ]
+    for apart, _, _, file, line in sorted(gaps):
+        if 1 < apart <= MOST_BETWEEN + 1:
+            yield file, range(line + 1, line + apart)
+    for file, line in named:
+        yield file, range(line + 1, line + 2)
 
 
 def call_sites(run: Run, call: Call) -> tuple[str, ...]:
@@ -74,24 +100,6 @@ def _outwards(frames: Sequence[str], source: str) -> Iterator[str]:
         inside |= line == source
         if inside and not any(mark in line for mark in NOT_OWN):
             yield line
-
-
-def _fill(lines_of_file: dict[str, list[int]], begun: str) -> None:
-    """Put in the lines between two that stand close, first those that are closest, of these those
-    nearest to where it begins, as long as they are not too many: a view or a number that is
-    computed there may be the fault as well.
-    """
-    left = MOST - sum(map(len, lines_of_file.values()))
-    start_file, _, start = begun.rpartition(":")
-    gaps = [
-        (following - line - 1, file != start_file, abs(line - int(start or 0)), line, file)
-        for file, lines in lines_of_file.items()
-        for line, following in pairwise(sorted(lines))
-    ]
-    for between, _, _, line, file in sorted(gaps):
-        if 0 < between <= min(MOST_BETWEEN, left):
-            lines_of_file[file].extend(range(line + 1, line + 1 + between))
-            left -= between
 
 
 def _spans(file: str, lines: list[int]) -> list[str]:

@@ -25,7 +25,7 @@ class Block(nn.Module):
         scores = q @ k.transpose(-1, -2) / (WIDTH // HEADS) ** 0.5  # <- scale
         future = torch.ones(t, t, dtype=torch.bool).triu(1)  # <- mask
         weights = scores.masked_fill(future, -torch.inf).softmax(-1)  # <- mask scale
-        return self.proj((weights @ v).transpose(1, 2).reshape(n, t, WIDTH))
+        return self.proj((weights @ v).transpose(1, 2).reshape(n, t, WIDTH))  # <- transposed
 
     def forward(self, x):
         x = x + self.attend(self.ln1(x))  # <- eps
