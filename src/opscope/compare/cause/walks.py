@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import cache, cached_property
-from itertools import count
+from itertools import count, islice
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -31,6 +31,7 @@ MAX_REGION = 256
 MAX_AROUND = 2
 MAX_VIEWS = 3
 MAX_ORDERING = 8
+MAX_TIED = 4
 NEAR = 8  # calls after a start, that its region goes on to
 MAX_UNSEEN = 6  # calls above a start of which statistics tell nothing
 MAX_ABOVE = 200  # calls that build a constant
@@ -541,13 +542,15 @@ class Walk:
     def region(
         self, start: int, read: set[int], starts: Sequence[int], *, beyond: bool
     ) -> tuple[int, ...]:
-        """The start, and the calls of the walk that follow it, up to those that compute with other
-        parameters than some that were read; then what else begins the walk and is read by the
-        first that reads the start; then the same of starts beside it that nothing tells from it, as
-        of the second of two rows that are looked up. beyond: then those that follow in the start's
-        module whatever they compute with, the nearest of all where none does.
+        """The start, others in its module that nothing tells from it, and the calls of the walk
+        that follow it, up to those that compute with other parameters than some that were read;
+        then what else begins the walk and is read by the first that reads the start; then what
+        follows starts of its operator, as of the second of two rows that are looked up. beyond:
+        then those that follow in the start's module whatever they compute with, the nearest of all
+        where none does.
         """
-        region = [start, *self._around(start), *self._following(start, read)]
+        region = [start, *self._tied(start, starts), *self._around(start)]
+        region += self._following(start, read)
         for other in self._beside(start):
             region += [other, *self._around(other)]
         for other in starts:
@@ -580,6 +583,12 @@ class Walk:
             for call in sorted(beside - {start, *readers})
             if call in first or call not in self._bright
         ]
+
+    def _tied(self, start: int, starts: Sequence[int]) -> list[int]:
+        """The first starts in a start's module that are where the two may part as well as it is."""
+        module, order = self._side.calls.module, self.order(start)
+        tied = (call for call in starts if call != start and module[call] == module[start])
+        return list(islice((call for call in tied if self.order(call) == order), MAX_TIED))
 
     def _is_twin(self, start: int, other: int) -> bool:
         calls = self._side.calls
