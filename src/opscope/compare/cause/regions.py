@@ -77,7 +77,7 @@ if TYPE_CHECKING:
 
 
 LEAP = 16.0  # limits that roundings do not pass, though an operator makes much of them
-CLOSE = 5e-7  # of itself, within which one number agrees again by more than being hardly changed
+CLOSE = 5e-7  # of itself: a number that is further off may just have hardly changed
 MAX_NORMS = 8  # that what is apart may have come through unseen
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
 CUT = (

@@ -413,8 +413,8 @@ def _other_metric(pairing: Pairing) -> Iterator[str]:
         call = int(side.tensors.call[row])
         said.append(f"{side.tensors.max[row]:.6g} at {call_records(side, [call])[call].source}")
     yield (
-        f"both read out a number that is not the same, {said[0]}, golden {said[1]}; what their "
-        "models made for it agrees, so it may be another metric, and was not judged"
+        f"both read out a number that is not the same, {said[0]}, golden {said[1]}; all "
+        "that trains agrees, so it may be another metric, and was not judged"
     )
 
 
