@@ -542,15 +542,15 @@ class Walk:
     def region(
         self, start: int, read: set[int], starts: Sequence[int], *, beyond: bool
     ) -> tuple[int, ...]:
-        """The start, others in its module that nothing tells from it, and the calls of the walk
-        that follow it, up to those that compute with other parameters than some that were read;
+        """The start and the calls of the walk that follow it, up to those that compute with other
+        parameters than some that were read; then others in its module that nothing tells from it;
         then what else begins the walk and is read by the first that reads the start; then what
         follows starts of its operator, as of the second of two rows that are looked up. beyond:
         then those that follow in the start's module whatever they compute with, the nearest of all
         where none does.
         """
-        region = [start, *self._tied(start, starts), *self._around(start)]
-        region += self._following(start, read)
+        region = [start, *self._around(start), *self._following(start, read)]
+        region += self._tied(start, starts)
         for other in self._beside(start):
             region += [other, *self._around(other)]
         for other in starts:
