@@ -62,6 +62,7 @@ from opscope.compare.pair.meetings import (
     same_parameters,
     vague,
 )
+from opscope.compare.pair.samples import with_parts
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, outputs_of, places_of
 from opscope.compare.side.columns import NONE
@@ -107,6 +108,7 @@ class Parting(msgspec.Struct, frozen=True):
     alike: bool = False  # whether the starts read the same, and nothing else
     grown: bool = False  # whether the starts only make more of a difference that was there
     heals: bool = False  # whether something agrees again that comes of either start
+    sized: bool = True  # whether the starts make as much, or neither only puts data in order
 
 
 def judged(
@@ -130,6 +132,8 @@ def judged(
         return msgspec.structs.replace(pairing, until=until, metric=regions.metric()), []
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
+    kept = all(side.tensors.kept.any() for side in (pairing.target, pairing.golden))
+    pairing = msgspec.structs.replace(pairing, by_parts=not (parting.sized or kept))
     drawn = drawn_anew(pairing, causes, regions.names)
     return pairing, drawn[:1] or [_told(pairing, parting)]
 
@@ -252,7 +256,7 @@ class Regions:
         """Where the two part first; None where all that matters agrees. values: whether those that
         are kept may be read.
         """
-        parting = self._first_parting()
+        parting = self._first_parting(values=values)
         order = (
             scrambled(self.pairing, self.meetings, parting.start) if parting and values else None
         )
@@ -268,11 +272,14 @@ class Regions:
             crossed=False,
         )
 
-    def _first_parting(self) -> Parting | None:
+    def _first_parting(self, *, values: bool) -> Parting | None:
         """The same, where nothing is known of the order of elements."""
         apart = [*self._results(), *self._states.apart()]
         if not apart:
             return self._by_left_states() or self._by_read_out()
+        if values:  # only to be followed back: that a part is its whole's is no proof of a result
+            self.meetings = with_parts(self.pairing, self.meetings, self._leaf)
+            self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
         place, stage, _ = min(apart, key=lambda entry: entry[:2])
         if stage == FORWARD and (left := self._left_before(place)):
             return left
@@ -634,7 +641,13 @@ class Regions:
             crossed=products == (mine, theirs),
             alike=alike,
             heals=both and not (walks[0].order(mine)[2] or walks[1].order(theirs)[2]),
+            sized=not both or pairs.comparable(mine, theirs) or not self._orders(mine, theirs),
         )
+
+    def _orders(self, *starts: int) -> bool:
+        """Whether either of two starts only puts data in order."""
+        operators = (side.operator(call) for side, call in zip(self._sides, starts, strict=True))
+        return any(traits.moves or traits.idle for traits in map(traits_of, operators))
 
     def _misses(self, walks: list[Walk], start: int) -> bool:
         """Whether what a start was given differs from something: golden is given another of as many

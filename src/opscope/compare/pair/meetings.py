@@ -68,7 +68,7 @@ def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
     """The meetings of some rows of target and golden."""
     sides = pairing.target, pairing.golden
     nodes = [
-        _nodes(side, flow.state, rows)
+        nodes_of(side, flow.state, rows)
         for side, flow, rows in zip(sides, pairing.flows, chosen, strict=True)
     ]
     errors, partners, limits = [], [], []
@@ -312,7 +312,7 @@ def _of_few(side: Side) -> Bools:
     return repetitive
 
 
-def _nodes(side: Side, state: Words, rows: Ints) -> tuple[Ints, Ints]:
+def nodes_of(side: Side, state: Words, rows: Ints) -> tuple[Ints, Ints]:
     """One row of each content of a rank and step, and which of them each of the rows has; complex
     numbers are another content than their parts are.
     """

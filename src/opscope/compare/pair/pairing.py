@@ -27,9 +27,9 @@ class Pairing(msgspec.Struct, frozen=True):
     between is there where the runs come from different frameworks. dead: calls of either side that
     reach nothing (cause.unused_initialisation). by_regions: the two are written differently and
     were judged by what matters in them (cause.regions); recounted: in steps that both have
-    (pair.common_steps); grown: that is apart by rounding which grew
-    until it is seen; metric: the rows of a number that both read out and that is not the same, of a
-    metric that each may have of its own. by_wholes: so were two of other
+    (pair.common_steps); grown: that is apart by rounding which grew until it is seen; metric: the
+    rows of a number that both read out and that is not the same, of a metric that each may have of
+    its own; by_parts: values would tell what is a part of what. by_wholes: so were two of other
     degrees, by logical tensors (cause.degrees); until: what is no fault of these, and behind which
     nothing was compared.
     """
@@ -45,5 +45,6 @@ class Pairing(msgspec.Struct, frozen=True):
     recounted: bool = False
     grown: bool = False
     metric: tuple[int, int] | None = None
+    by_parts: bool = False
     by_wholes: bool = False
     until: str | None = None

@@ -300,6 +300,7 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
     yield from _reached_nothing(pairing)
     yield from _grown(pairing)
     yield from _other_metric(pairing)
+    yield from _by_parts(pairing)
     if pairing.by_regions:
         yield from _alone(pairing, "written otherwise, and judged by the values around it: {}'s {}")
     if pairing.between is not None:
@@ -416,6 +417,14 @@ def _other_metric(pairing: Pairing) -> Iterator[str]:
         f"both read out a number that is not the same, {said[0]}, golden {said[1]}; all "
         "that trains agrees, so it may be another metric, and was not judged"
     )
+
+
+def _by_parts(pairing: Pairing) -> Iterator[str]:
+    if pairing.by_parts:
+        yield (
+            "the two hold data of other sizes where they part (packed, padded, cut): recorded with "
+            "--values full on both sides, parts are held against their wholes"
+        )
 
 
 def _statistics_alone(pairing: Pairing, measured: Measured) -> Iterator[str]:
