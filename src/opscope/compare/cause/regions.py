@@ -129,11 +129,11 @@ def judged(
     parting = regions.parting(values=values)
     if parting is None:
         until = NOTHING if regions.nothing else None
-        return msgspec.structs.replace(pairing, until=until, metric=regions.metric()), []
+        metric = first_unlike(common, regions.meetings, regions.unmet)
+        return msgspec.structs.replace(pairing, until=until, metric=metric), []
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
-    kept = all(side.tensors.kept.any() for side in (pairing.target, pairing.golden))
-    pairing = msgspec.structs.replace(pairing, by_parts=not (parting.sized or kept))
+    pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
     drawn = drawn_anew(pairing, causes, regions.names)
     return pairing, drawn[:1] or [_told(pairing, parting)]
 
@@ -207,6 +207,7 @@ class Regions:
         self._sides = (pairing.target, pairing.golden)
         self.meetings: Meetings = meet(pairing, self._leaf)
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
+        self._parts = tuple(np.zeros_like(flags) for flags in self.unmet)
         self._same = same_elements(*self._sides), same_elements(*self._sides[::-1])
         self._vague = vague(self._sides[0]) & ~self._same[0], vague(self._sides[1]) & ~self._same[1]
 
@@ -277,9 +278,18 @@ class Regions:
         apart = [*self._results(), *self._states.apart()]
         if not apart:
             return self._by_left_states() or self._by_read_out()
-        if values:  # only to be followed back: that a part is its whole's is no proof of a result
-            self.meetings = with_parts(self.pairing, self.meetings, self._leaf)
-            self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
+        parting = self._followed_back(apart)
+        if not values or parting is None or parting.sized:
+            return parting
+        # To follow back alone: that something is a part of a whole proves no result.
+        whole = self.meetings.unmet(0), self.meetings.unmet(1)
+        self.meetings = with_parts(self.pairing, self.meetings, self._leaf)
+        self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
+        self._parts = whole[0] & ~self.unmet[0], whole[1] & ~self.unmet[1]
+        return self._followed_back(apart) or parting
+
+    def _followed_back(self, apart: list[Apart]) -> Parting | None:
+        """Where what is apart begins to be so."""
         place, stage, _ = min(apart, key=lambda entry: entry[:2])
         if stage == FORWARD and (left := self._left_before(place)):
             return left
@@ -394,12 +404,6 @@ class Regions:
         self.nothing = alone and not both
         parting = self._located(*apart) if apart else None
         return self._carried_back(parting, []) if parting else None
-
-    def metric(self) -> tuple[int, int] | None:
-        """The rows of a number that both read out and that is not the same, though what their
-        models made for it may be.
-        """
-        return first_unlike(self.pairing, self.meetings, self.unmet)
 
     def _before_results(self, apart: list[Apart]) -> list[Apart]:
         """What of a step comes before any result that is apart, all of it where nothing does: an
@@ -641,13 +645,8 @@ class Regions:
             crossed=products == (mine, theirs),
             alike=alike,
             heals=both and not (walks[0].order(mine)[2] or walks[1].order(theirs)[2]),
-            sized=not both or pairs.comparable(mine, theirs) or not self._orders(mine, theirs),
+            sized=not both or pairs.comparable(mine, theirs) or not pairs.order(mine, theirs),
         )
-
-    def _orders(self, *starts: int) -> bool:
-        """Whether either of two starts only puts data in order."""
-        operators = (side.operator(call) for side, call in zip(self._sides, starts, strict=True))
-        return any(traits.moves or traits.idle for traits in map(traits_of, operators))
 
     def _misses(self, walks: list[Walk], start: int) -> bool:
         """Whether what a start was given differs from something: golden is given another of as many
@@ -671,6 +670,7 @@ class Regions:
         flags[0][list(ends)] = True
         mirrored = ~self._mirrored.unmet(number, FINER) & (side.tensors.size == 1)
         loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)
+        loose |= self._parts[number]
         agreeing = (~self.unmet[number] & ~loose) | mirrored
         marks = Marks(*flags, agreeing, self._same[number])
         updating = stage == PARAMETER

@@ -139,6 +139,11 @@ class StartPairs:
         ]
         return one_family(self._pairing, *starts) and sizes[0] == sizes[1]
 
+    def order(self, *starts: int) -> bool:
+        """Whether either of two starts only puts data in order."""
+        operators = (side.operator(call) for side, call in zip(self._sides, starts, strict=True))
+        return any(traits.moves or traits.idle for traits in map(traits_of, operators))
+
     def shared_names(self, mine: set[int], theirs: set[int]) -> tuple[set[int], set[int]]:
         """Parameters that either side's start reads, by the names of both sides."""
         read = [

@@ -29,7 +29,7 @@ class Pairing(msgspec.Struct, frozen=True):
     were judged by what matters in them (cause.regions); recounted: in steps that both have
     (pair.common_steps); grown: that is apart by rounding which grew until it is seen; metric: the
     rows of a number that both read out and that is not the same, of a metric that each may have of
-    its own; by_parts: values would tell what is a part of what. by_wholes: so were two of other
+    its own; by_parts: data has other sizes where they part. by_wholes: so were two of other
     degrees, by logical tensors (cause.degrees); until: what is no fault of these, and behind which
     nothing was compared.
     """

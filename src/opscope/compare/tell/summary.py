@@ -420,7 +420,8 @@ def _other_metric(pairing: Pairing) -> Iterator[str]:
 
 
 def _by_parts(pairing: Pairing) -> Iterator[str]:
-    if pairing.by_parts:
+    kept = all(side.tensors.kept.any() for side in (pairing.target, pairing.golden))
+    if pairing.by_parts and not kept:
         yield (
             "the two hold data of other sizes where they part (packed, padded, cut): recorded with "
             "--values full on both sides, parts are held against their wholes"
