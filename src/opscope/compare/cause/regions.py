@@ -282,10 +282,10 @@ class Regions:
         if not values or parting is None or parting.sized:
             return parting
         # To follow back alone: that something is a part of a whole proves no result.
-        whole = self.meetings.unmet(0), self.meetings.unmet(1)
-        self.meetings = with_parts(self.pairing, self.meetings, self._leaf)
+        whole = self.meetings
+        self.meetings = with_parts(self.pairing, whole, self._leaf)
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
-        self._parts = whole[0] & ~self.unmet[0], whole[1] & ~self.unmet[1]
+        self._parts = whole.unmet(0) & ~self.unmet[0], whole.unmet(1) & ~self.unmet[1]
         return self._followed_back(apart) or parting
 
     def _followed_back(self, apart: list[Apart]) -> Parting | None:
