@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A packed batch beside a padded one, of which the runs keep the values: the operator at which they
+part is named, though no tensor inside of the models has a counterpart of its size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from tests.compare.told_lines import marked_line, told_lines
+from torch import Tensor, nn
+
+import opscope
+
+WORDS, WIDE, INNER, STEPS = 20, 12, 16, 2
+LENGTHS = (7, 5, 6)
+
+
+def begun() -> dict[str, Tensor]:
+    drawn = torch.Generator().manual_seed(71)
+    shapes = {
+        "words": (WORDS, WIDE),
+        "up": (INNER, WIDE),
+        "down": (WIDE, INNER),
+        "head": (WORDS, WIDE),
+    }
+    return {name: torch.randn(shape, generator=drawn) * 0.3 for name, shape in shapes.items()}
+
+
+def batches() -> list[list[Tensor]]:
+    drawn = torch.Generator().manual_seed(72)
+    return [
+        [torch.randint(1, WORDS, (length,), generator=drawn) for length in LENGTHS]
+        for _ in range(STEPS)
+    ]
+
+
+class Original(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        for name, weight in begun().items():
+            self.register_parameter(name, nn.Parameter(weight))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        x = F.embedding(tokens, self.words)
+        x = F.layer_norm(x, (WIDE,))
+        inner = x @ self.up.T
+        opened = F.silu(inner)  # golden: activation
+        x = x + opened @ self.down.T
+        return x @ self.head.T
+
+
+def original(_: str) -> None:
+    model = Original()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for texts in batches():
+        tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True)
+        scores = model(tokens[:, :-1])
+        loss = F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=0)
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def ported(fault: str) -> None:
+    """The same by functions, on the texts one behind the other."""
+    weights = {name: weight.requires_grad_() for name, weight in begun().items()}
+    optimizer = torch.optim.SGD(weights.values(), lr=0.1)
+    for texts in batches():
+        given = torch.cat([text[:-1] for text in texts])
+        x = F.layer_norm(weights["words"][given], (WIDE,))
+        inner = F.linear(x, weights["up"])
+        opened = F.gelu(inner) if fault else inner * inner.sigmoid()  # target: activation
+        x = x + F.linear(opened, weights["down"])
+        odds = F.linear(x, weights["head"]).log_softmax(-1)
+        loss = F.nll_loss(odds, torch.cat([text[1:] for text in texts]))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+
+
+def recorded(
+    program: Callable[[str], None], to: Path, fault: str = "", *, values: str = "full"
+) -> Path:
+    with opscope.record(to, values=values):
+        program(fault)
+    return to
+
+
+def test_the_operator_is_named_where_values_are_kept(tmp_path: Path) -> None:
+    golden = recorded(original, tmp_path / "golden")
+    healthy = opscope.compare(recorded(ported, tmp_path / "healthy"), golden).document
+    assert (healthy.verdict, healthy.complete, healthy.findings) == ("clean", True, ())
+    first = opscope.compare(recorded(ported, tmp_path / "faulty", "gelu"), golden).findings[0]
+    assert first.op == "aten::gelu.default"
+    assert marked_line(__file__, "# target: activation") in told_lines(first, "target")
+    assert marked_line(__file__, "# golden: activation") in told_lines(first, "golden")
+
+
+def test_where_they_are_not_it_is_said_that_they_would_tell(tmp_path: Path) -> None:
+    golden = recorded(original, tmp_path / "golden", values="none")
+    for fault in ("", "gelu"):
+        target = recorded(ported, tmp_path / f"run{fault}", fault, values="none")
+        said = opscope.compare(target, golden).document.summary["warnings"]
+        assert any("--values full on both sides" in words for words in said) == bool(fault)
