@@ -129,8 +129,9 @@ def judged(
     parting = regions.parting(values=values)
     if parting is None:
         until = NOTHING if regions.nothing else None
-        metric = first_unlike(common, regions.meetings, regions.unmet)
-        return msgspec.structs.replace(pairing, until=until, metric=metric), []
+        return msgspec.structs.replace(
+            pairing, until=until, metric=first_unlike(common, regions.meetings, regions.unmet)
+        ), []
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
     pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
@@ -207,7 +208,7 @@ class Regions:
         self._sides = (pairing.target, pairing.golden)
         self.meetings: Meetings = meet(pairing, self._leaf)
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
-        self._parts = tuple(np.zeros_like(flags) for flags in self.unmet)
+        self._parts = tuple(map(np.zeros_like, self.unmet))
         self._same = same_elements(*self._sides), same_elements(*self._sides[::-1])
         self._vague = vague(self._sides[0]) & ~self._same[0], vague(self._sides[1]) & ~self._same[1]
 
@@ -284,6 +285,8 @@ class Regions:
         # To follow back alone: that something is a part of a whole proves no result.
         whole = self.meetings
         self.meetings = with_parts(self.pairing, whole, self._leaf)
+        if self.meetings is whole:
+            return parting
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
         self._parts = whole.unmet(0) & ~self.unmet[0], whole.unmet(1) & ~self.unmet[1]
         return self._followed_back(apart) or parting

@@ -45,6 +45,7 @@ class Sampled(NamedTuple):
 def with_parts(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) -> Meetings:
     """Meetings in which what meets nothing, but is a part of something of the other side that meets
     nothing, or has such a part, meets that; of the rows that were chosen, whose values are kept.
+    The same meetings where there are none.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     apart = [
@@ -63,6 +64,8 @@ def with_parts(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) 
     for number in (0, 1):
         parts, wholes = parts_of(sampled[number], sampled[1 - number])
         partner[number][parts], partner[1 - number][wholes] = wholes, parts
+    if not any((met >= 0).any() for met in partner):
+        return meetings
     errors, partners = [*map(np.copy, meetings.error)], [*map(np.copy, meetings.partner)]
     for number in (0, 1):
         met = partner[number][nodes[number][1]]
