@@ -133,7 +133,7 @@ $(VENV)/.fuzz: $(VENV)/.built tests/fuzz/atheris.txt
 	touch $@
 
 bench: build
-	@for script in $(BENCHMARKS); do echo "# $$script"; $(BIN)/python "$$script"; done
+	@for script in $(BENCHMARKS); do echo "# $$script"; env PYTHONPATH=. $(BIN)/python "$$script"; done
 
 docs: $(VENV)/.docs
 	$(BIN)/python -m sphinx -W --keep-going -b html docs docs/_build/html

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Scanning jobs of many ranks by two workers: seconds, time a row, peak memory of every process.
 
-    python benchmarks/many_ranks.py [--ranks 32,320,1000] [--engine processes:2,dask,ray]
-        [--faults none,together,nan_forward,…] [--compare]
+    PYTHONPATH=. python benchmarks/many_ranks.py [--ranks 32,320,1000] [--compare]
+        [--engine processes:2,dask,ray] [--faults none,together,nan_forward,…]
 
 Every rank is a run folder of its own, written by the product's writer (tests/scale/job.py): 3,120
 rows of tensors, no two alike. A fault that stays on its rank is planted by writing that rank anew,

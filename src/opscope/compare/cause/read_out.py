@@ -84,10 +84,14 @@ def _unlike(
     return both, [each for each in numbers if unmet[0][each[1]] and unmet[1][each[2]]]
 
 
-def read_out_alike(pairing: Pairing, meetings: Meetings) -> bool:
-    """Whether both sides read out numbers that their models made, and the same ones."""
+def read_out_alike(pairing: Pairing, meetings: Meetings) -> bool | None:
+    """Whether both sides read out numbers that their models made, and the same ones; None where
+    they do not read out as many, which tells nothing.
+    """
     rows, _, same = _aligned(pairing, meetings)
-    return bool(same) and len(same) == len(rows[0]) == len(rows[1])
+    if len(rows[0]) != len(rows[1]):
+        return None
+    return bool(same) and len(same) == len(rows[0])
 
 
 def _aligned(

@@ -10,22 +10,12 @@ whose inputs all meet; those of which a result agrees again further on are only 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.causes import (
-    ARGUMENT,
-    ARRIVED,
-    COMPUTED,
-    EXTRA,
-    MISSING,
-    OTHERWISE,
-    REWIRED,
-    Cause,
-)
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.drawn_parameters import drawn_anew
 from opscope.compare.cause.earlier_steps import EarlierSteps
@@ -33,13 +23,13 @@ from opscope.compare.cause.gradient_paths import branching, one_sided
 from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.loss_scales import without_scales
+from opscope.compare.cause.partings import Parting, cause_of
 from opscope.compare.cause.read_out import first_unlike, read_out_alike, read_out_apart
 from opscope.compare.cause.region_calls import regions_of, with_calls
-from opscope.compare.cause.results import endings, results_apart
+from opscope.compare.cause.results import comparable, endings, results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.start_pairs import StartPairs, one_family
 from opscope.compare.cause.trained_states import BACKWARD, FINER, TrainedStates
-from opscope.compare.cause.turned_parameters import turned_parameter
 from opscope.compare.cause.walks import LEAST, Marks, Walk
 from opscope.compare.cause.what_matters import (
     CLIPPED,
@@ -71,6 +61,7 @@ from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
+    from opscope.compare.cause.causes import Cause
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Names
@@ -80,7 +71,6 @@ if TYPE_CHECKING:
 LEAP = 16.0  # limits that roundings do not pass, though an operator makes much of them
 CLOSE = 5e-7  # of itself: a number that is further off may just have hardly changed
 MAX_NORMS = 8  # that what is apart may have come through unseen
-TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
 CUT = (
     "the gradients of the step part; its batch is cut into other parts than golden's, so what its "
     "passes compute was not compared"
@@ -89,26 +79,6 @@ NOTHING = (
     "the two show nothing that is in both: no gradients, no loss or result of a batch that is cut "
     "alike, nor as many numbers that both read out; only single calls were compared"
 )
-CROSSED = "what it reads is in each other's place: its inputs are swapped, or hold each other's"
-
-
-class Parting(msgspec.Struct, frozen=True):
-    """Where two programs part first: the calls of either side at which that begins (NONE where a
-    side has none), and those between them and what was met before; rank and step.
-    """
-
-    place: Place
-    stage: int
-    start: tuple[int, int]
-    region: tuple[tuple[int, ...], tuple[int, ...]]
-    row: int = NONE  # of the target's start: what came from outside and differs
-    reader: int = NONE
-    words: str = ""  # how what the starts do differs, where their values do not tell
-    crossed: bool = False  # whether the starts read the same, in each other's place
-    alike: bool = False  # whether the starts read the same, and nothing else
-    grown: bool = False  # whether the starts only make more of a difference that was there
-    heals: bool = False  # whether something agrees again that comes of either start
-    sized: bool = True  # whether the starts make as much, or neither only puts data in order
 
 
 def judged(
@@ -136,7 +106,7 @@ def judged(
         return msgspec.structs.replace(pairing, grown=True), []
     pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
     drawn = drawn_anew(pairing, causes, regions.names)
-    return pairing, drawn[:1] or [_told(pairing, parting)]
+    return pairing, drawn[:1] or [cause_of(pairing, parting)]
 
 
 def _with_trained_names(pairing: Pairing) -> Pairing:
@@ -147,56 +117,9 @@ def _with_trained_names(pairing: Pairing) -> Pairing:
     return msgspec.structs.replace(pairing, target=target, golden=golden)
 
 
-def _told(pairing: Pairing, parting: Parting) -> Cause:
-    """A parting as a cause: sure only of calls of one operator, with arguments and inputs that are
-    equal. What one side has alone, or with other arguments, may be the way that it is written.
-    """
-    mine, theirs = parting.start
-    if mine < 0:
-        return Cause(MISSING, parting.reader, theirs, sure=False, region=parting.region)
-    if parting.row >= 0 and parting.stage == FORWARD:
-        rows = np.flatnonzero(pairing.rows.target == parting.row)
-        if len(rows):
-            row = int(rows[0])
-            return Cause(ARRIVED, mine, theirs, row, sure=False, region=parting.region)
-    if theirs < 0:
-        return Cause(EXTRA, mine, NONE, sure=False, region=parting.region)
-    if parting.words:
-        words = (parting.words,)
-        return Cause(OTHERWISE, mine, theirs, sure=False, words=words, region=parting.region)
-    if parting.crossed:
-        words = (CROSSED,)
-        return Cause(REWIRED, mine, theirs, sure=False, words=words, region=parting.region)
-    turned = turned_parameter(pairing, mine, theirs)
-    if turned != NONE:
-        return Cause(
-            ARRIVED, mine, theirs, turned, sure=False, words=(TURNED,), region=parting.region
-        )
-    differing = difference_of(pairing, mine, theirs)
-    alike = one_family(pairing, mine, theirs)
-    computed = COMPUTED if alike and parting.alike else OTHERWISE
-    kind = ARGUMENT if alike and differing else computed
-    differences = (differing,) if alike and differing else ()
-    sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
-    return Cause(kind, mine, theirs, sure=sure, words=differences, region=parting.region)
-
-
 def _ends(apart: list[Apart], number: int) -> list[int]:
     """The rows of a side of what is apart."""
     return sorted({row for *_, rows in apart for row in rows[number]})
-
-
-def _equal_inputs(pairing: Pairing, mine: int, theirs: int) -> bool:
-    """Whether digests say that two calls read the same: statistics know no order of elements."""
-    read = []
-    for side, flow, call in zip(
-        (pairing.target, pairing.golden), pairing.flows, (mine, theirs), strict=True
-    ):
-        rows = inputs_of(side, call)
-        if not flow.whole[rows].all():
-            return False
-        read.append(flow.state[rows].tolist())
-    return bool(read[0] == read[1])
 
 
 class Regions:
@@ -519,14 +442,20 @@ class Regions:
 
     def _results(self) -> Iterator[Apart]:
         """Results that meet nothing on the other side, but where a batch is cut otherwise."""
+        if not self._comparable:
+            return
         apart = results_apart(
-            self.pairing,
-            self.meetings,
-            self.unmet,
-            self._vague,
-            alike=partial(read_out_alike, self.pairing, self.meetings),
+            self.pairing, self.meetings, self.unmet, self._vague, alike=self._read_out_alike
         )
-        return (entry for entry in apart if entry[0] not in self._cut)
+        yield from (entry for entry in apart if entry[0] not in self._cut)
+
+    def _read_out_alike(self) -> bool | None:
+        return read_out_alike(self.pairing, self.meetings)
+
+    @cached_property
+    def _comparable(self) -> bool:
+        """Whether results of either side can be held against the other's."""
+        return comparable(self.pairing, alike=self._read_out_alike)
 
     def _compares_results(self) -> bool:
         """Whether both sides show results in a step in which batches are cut alike; those of a
@@ -538,7 +467,7 @@ class Regions:
             set(places_of(side, endings(side, flow.source_row)))
             for side, flow in zip(self._sides, self.pairing.flows, strict=True)
         )
-        return bool((mine & theirs) - self._cut)
+        return self._comparable and bool((mine & theirs) - self._cut)
 
     # -- where it begins ---------------------------------------------------------------------------
 

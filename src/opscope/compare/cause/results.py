@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,7 +31,7 @@ def results_apart(
     unmet: tuple[Bools, Bools],
     dim: tuple[Bools, Bools],
     *,
-    alike: Callable[[], bool],
+    alike: Callable[[], bool | None],
 ) -> Iterator[Apart]:
     """Losses, and what the outermost modules hand out, that meet nothing on the other side.
 
@@ -64,7 +65,7 @@ def results_apart(
         return
     by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
     fewer = _fewer(pairing, meetings, unmet, by_place)
-    shows = all(map(len, losses)) or alike()
+    shows = all(map(len, losses)) or bool(alike())
     for number, rows in enumerate(results):
         alone = rows[apart[number]]
         for row, place in zip(alone.tolist(), places_of(sides[number], alone), strict=True):
@@ -76,6 +77,21 @@ def results_apart(
                 ]
             if len(others) and place not in fewer:
                 yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
+
+
+def comparable(pairing: Pairing, *, alike: Callable[[], bool | None]) -> bool:
+    """Whether results of the two can be held against each other: not where neither is trained, they
+    do not read out as many numbers (alike is None), and most of what their models hand out is of
+    sizes that the other hands out more or less often, as where one reads each text by itself and
+    the other all at once.
+    """
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    if all(len(losses_of(side, flow.source_row)) for side, flow in zip(sides, flows, strict=True)):
+        return True
+    sizes = [Counter(side.tensors.size[_handed_out(side)].tolist()) for side in sides]
+    fewer = min(size.total() for size in sizes)
+    often = sum(count for size, count in sizes[0].items() if sizes[1][size] == count)
+    return 2 * often >= fewer or alike() is not None
 
 
 def _cancelled(side: Side, rows: Ints, error: Floats, limit: Floats) -> Bools:

@@ -14,6 +14,7 @@ from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
 from opscope.compare.cause.gradient_paths import Path
 from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
 from opscope.compare.pair.arguments import difference_of
+from opscope.compare.pair.meetings import gradient_rows
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.columns import NONE
@@ -37,6 +38,7 @@ FINER = 0.125  # of the limits, where a difference that is sure is followed
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
+EVENLY = 2.0  # times as far off as another: what all elements of a parameter are made less by
 
 
 class TrainedStates:
@@ -215,8 +217,30 @@ class TrainedStates:
         return [
             pair
             for pair in apart
-            if kept_otherwise(self._sides, pair) or self._told_otherwise(*pair)
+            if kept_otherwise(self._sides, pair)
+            or self._told_otherwise(*pair)
+            or self._decayed(*pair)
         ]
+
+    @cached_property
+    def _learnt(self) -> Words:
+        """Names of the target's parameters that get gradients."""
+        return np.unique(self._sides[0].tensors.named[gradient_rows(self._sides[0])])
+
+    def _decayed(self, mine: list[int], theirs: list[int]) -> bool:
+        """Whether one is the other times a number that is not one, of a parameter that gets
+        gradients: it decays on one side alone.
+        """
+        if not np.isin(self._sides[0].tensors.named[mine], self._learnt).all():
+            return False
+        factors = sketch(self._sides[0], mine).factors(sketch(self._sides[1], theirs))
+        off = [factor - 1 for factor in factors]
+        least, most = min(map(abs, off)), max(map(abs, off))
+        return (
+            most <= EVENLY * least
+            and abs(sum(off)) == sum(map(abs, off))
+            and least > BACKWARD * self._limit(mine)
+        )
 
     def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
         """Whether one operator made the two, with other arguments: another rate of a group."""

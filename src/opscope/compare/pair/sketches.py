@@ -45,6 +45,14 @@ class Sketch(NamedTuple):
             return 0.0 if str(self) == str(other) else float("inf")
         return float(max(norm, mean, ends))
 
+    def factors(self, other: Sketch) -> list[float]:
+        """By what norm, least and most are those of the other, as each of them says; 1 where
+        another size or a zero tells nothing.
+        """
+        pairs = ((self.squares**0.5, other.squares**0.5), *zip(self[3:], other[3:], strict=True))
+        told = self.size == other.size and all(theirs for _, theirs in pairs)
+        return [mine / theirs if told else 1.0 for mine, theirs in pairs]
+
 
 def sketch(side: Side, rows: Sequence[int]) -> Sketch:
     """What is known of the tensors of some rows as one."""
