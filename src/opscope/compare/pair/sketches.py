@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
 
 
+FEWEST = 4  # elements that are one factor apart by more than chance
+
+
 class Sketch(NamedTuple):
     """What is known of a tensor, or of several as one, whatever their order."""
 
@@ -47,10 +50,11 @@ class Sketch(NamedTuple):
 
     def factors(self, other: Sketch) -> list[float]:
         """By what norm, least and most are those of the other, as each of them says; 1 where
-        another size or a zero tells nothing.
+        another size, too few elements, one number everywhere or a zero tells nothing.
         """
         pairs = ((self.squares**0.5, other.squares**0.5), *zip(self[3:], other[3:], strict=True))
-        told = self.size == other.size and all(theirs for _, theirs in pairs)
+        told = self.size == other.size >= FEWEST and not (self.filled or other.filled)
+        told = told and all(theirs for _, theirs in pairs)
         return [mine / theirs if told else 1.0 for mine, theirs in pairs]
 
 
