@@ -58,6 +58,12 @@ def dumped(peer: str, directory: Path, name: str) -> Path:
     return next((folder / "dump").rglob("dump.json")).parent
 
 
+def by_msprobe(peer: str, target: Path, golden: Path, to: str) -> list[str]:
+    """The command by which msprobe compares two dumps."""
+    dumps = ["-tp", f"{target}/dump.json", "-gp", f"{golden}/dump.json"]
+    return [str(Path(peer).with_name("msprobe")), "compare", *dumps, "-o", to]
+
+
 def timed(command: list[str]) -> tuple[float, float]:
     """Wall and processor seconds of a whole process, whatever it finds."""
     start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -102,17 +108,7 @@ def main() -> None:
             "-o",
             f"{scratch}/rows.csv",
         ]
-        msprobe = str(Path(options.peer).with_name("msprobe"))
-        peer = [
-            msprobe,
-            "compare",
-            "-tp",
-            f"{target}/dump.json",
-            "-gp",
-            f"{golden}/dump.json",
-            "-o",
-            scratch,
-        ]
+        peer = by_msprobe(options.peer, target, golden, scratch)
         rounds = [(timed(own), timed(peer)) for _ in range(options.repeats + 1)][1:]
     ours, theirs = zip(*rounds, strict=True)
     mine, other = report("opscope compare", list(ours)), report("msprobe compare", list(theirs))

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import os
 import random
 import re
@@ -27,20 +26,26 @@ from tests.compare_zoo.ports.judge import judged
 from tests.compare_zoo.ports.pair import HEALTHY, Pair, marked
 from tests.compare_zoo.ports.runs import checked, recorded
 
+from compare import by_msprobe
+
 HERE = Path(__file__).resolve().parent
 FRAME = re.compile(r"File ([^,]+), line (\d+)")
 PROGRAM = """
-import runpy, sys, torch
-from msprobe.pytorch import PrecisionDebugger
-program, checkpoint, config = sys.argv[1:]
-sys.argv = [program, checkpoint]
+import runpy
+import sys
+from pathlib import Path
+beside, program, checkpoint, folder = sys.argv[1:]
+sys.path.insert(0, beside)
+import torch
+from peer_msprobe import debugger
 torch.set_num_threads(1)
 torch.manual_seed(0)
-debugger = PrecisionDebugger(config_path=config)
-debugger.start()
+watcher = debugger(Path(folder), "statistics", "L1")
+sys.argv = [program, checkpoint]
+watcher.start()
 runpy.run_path(program, run_name="__main__")
-debugger.stop()
-debugger.step()
+watcher.stop()
+watcher.step()
 """
 
 
@@ -55,28 +60,15 @@ def done(words: list[str]) -> None:
 def dumped(peer: str, program: Path, checkpoint: Path, folder: Path) -> Path:
     """The dump that msprobe makes of a program."""
     folder.mkdir(parents=True)
-    choice = {"scope": [], "list": [], "data_mode": ["all"], "summary_mode": "statistics"}
-    settings = {
-        "task": "statistics",
-        "dump_path": str(folder),
-        "rank": [],
-        "step": [],
-        "level": "L1",
-        "async_dump": False,
-        "statistics": choice,
-    }
-    config = folder / "config.json"
-    config.write_text(json.dumps(settings), encoding="utf-8")
-    done([peer, "-c", PROGRAM, str(program), str(checkpoint), str(config)])
+    done([peer, "-c", PROGRAM, str(HERE), str(program), str(checkpoint), str(folder)])
     (dump,) = folder.rglob("dump.json")
-    return dump
+    return dump.parent
 
 
 def first_error(peer: str, target: Path, golden: Path, to: Path) -> dict[str, str] | None:
     """The first row of msprobe's table whose Result is error."""
     to.mkdir(parents=True)
-    command = str(Path(peer).with_name("msprobe"))
-    done([command, "compare", "-tp", str(target), "-gp", str(golden), "-o", str(to)])
+    done(by_msprobe(peer, target, golden, str(to)))
     (table,) = to.glob("compare_result_*.csv")
     with table.open(encoding="utf-8", newline="") as file:
         return next((row for row in csv.DictReader(file) if row["Result"] == "error"), None)

@@ -445,17 +445,19 @@ class Regions:
         if not self._comparable:
             return
         apart = results_apart(
-            self.pairing, self.meetings, self.unmet, self._vague, alike=self._read_out_alike
+            self.pairing, self.meetings, self.unmet, self._vague, alike=lambda: self._alike
         )
         yield from (entry for entry in apart if entry[0] not in self._cut)
 
-    def _read_out_alike(self) -> bool | None:
+    @cached_property
+    def _alike(self) -> bool | None:
+        """Whether both read out the same numbers; None where not as many."""
         return read_out_alike(self.pairing, self.meetings)
 
     @cached_property
     def _comparable(self) -> bool:
         """Whether results of either side can be held against the other's."""
-        return comparable(self.pairing, alike=self._read_out_alike)
+        return comparable(self.pairing, alike=lambda: self._alike)
 
     def _compares_results(self) -> bool:
         """Whether both sides show results in a step in which batches are cut alike; those of a

@@ -14,7 +14,7 @@ from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
 from opscope.compare.cause.gradient_paths import Path
 from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
 from opscope.compare.pair.arguments import difference_of
-from opscope.compare.pair.meetings import gradient_rows
+from opscope.compare.pair.meetings import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.columns import NONE
@@ -225,7 +225,7 @@ class TrainedStates:
     @cached_property
     def _learnt(self) -> Words:
         """Names of the target's parameters that get gradients."""
-        return np.unique(self._sides[0].tensors.named[gradient_rows(self._sides[0])])
+        return learnt_names(self._sides[0])
 
     def _decayed(self, mine: list[int], theirs: list[int]) -> bool:
         """Whether one is the other times a number that is not one, of a parameter that gets
@@ -233,14 +233,10 @@ class TrainedStates:
         """
         if not np.isin(self._sides[0].tensors.named[mine], self._learnt).all():
             return False
-        factors = sketch(self._sides[0], mine).factors(sketch(self._sides[1], theirs))
-        off = [factor - 1 for factor in factors]
-        least, most = min(map(abs, off)), max(map(abs, off))
-        return (
-            most <= EVENLY * least
-            and abs(sum(off)) == sum(map(abs, off))
-            and least > BACKWARD * self._limit(mine)
-        )
+        off = np.array(sketch(self._sides[0], mine).factors(sketch(self._sides[1], theirs))) - 1
+        least, most = np.abs(off).min(), np.abs(off).max()
+        one_way = (off > 0).all() or (off < 0).all()
+        return bool(one_way and most <= EVENLY * least and least > BACKWARD * self._limit(mine))
 
     def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
         """Whether one operator made the two, with other arguments: another rate of a group."""

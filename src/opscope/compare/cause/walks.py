@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.pair.crops import WRITTEN
-from opscope.compare.pair.meetings import first_read, gradient_rows, normed
+from opscope.compare.pair.meetings import first_read, learnt_names, normed
 from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT, NONE, place_of
 from opscope.compare.side.hashes import distinct
@@ -212,7 +212,7 @@ class Walk:
     @cached_property
     def learnt(self) -> Words:
         """Names of parameters that get gradients."""
-        return distinct(self._side.tensors.named[gradient_rows(self._side)])
+        return learnt_names(self._side)
 
     @cached_property
     def _trained(self) -> Words:

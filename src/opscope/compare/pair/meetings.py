@@ -20,7 +20,7 @@ from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import ABSENT, MODULE, NONE, Side
-from opscope.compare.side.hashes import mixed
+from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
 from opscope.compare.side.trained_tensors import computing
@@ -429,6 +429,11 @@ def gradient_rows(side: Side) -> Ints:
     return np.flatnonzero(
         tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
     )
+
+
+def learnt_names(side: Side) -> Words:
+    """Names of parameters that get gradients."""
+    return distinct(side.tensors.named[gradient_rows(side)])
 
 
 def _gradients(side: Side) -> dict[int, Sketch]:
