@@ -37,6 +37,8 @@ MUTATIONS ?= 1000000
 NATIVE := $(wildcard src/opscope/kernels/native/*)
 BENCHMARKS = $(shell grep -l __main__ benchmarks/*.py)
 PRODUCERS := $(patsubst tests/interop/%.txt,%,$(wildcard tests/interop/*.txt))
+# Where tests find them.
+INTERPRETERS = $(foreach name,$(PRODUCERS),OPSCOPE_$(shell echo $(name) | tr a-z A-Z)_PYTHON=$(CURDIR)/.venv-$(name)/bin/python)
 
 .PHONY: venv build demo test zoo zoo-all attack lint interop producers fuzz mutate bench docs dist clean
 
@@ -70,8 +72,8 @@ zoo: build
 	env OMP_NUM_THREADS=1 $(PYTEST) -n $(JOBS) --dist worksteal --share $(SHARE) -m "zoo and not interop and not attack"
 
 # A score, no test: what is missed is said, and the zoo holds a sample of what is not.
-zoo-all: build
-	$(BIN)/python -m tests.compare_zoo.ports
+zoo-all: build .venv-mindspore/.ready .venv-jax/.ready
+	env $(INTERPRETERS) $(BIN)/python -m tests.compare_zoo.ports
 	$(PYTEST) -n $(JOBS) --dist worksteal -m attack tests/compare_zoo
 
 # Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
@@ -89,8 +91,7 @@ lint: build
 # As many environments are made at once as tests run; each says what it has to say when it is done.
 interop: build
 	+$(MAKE) --no-print-directory --output-sync=target -j $(JOBS) producers
-	env $(foreach name,$(PRODUCERS),OPSCOPE_$(shell echo $(name) | tr a-z A-Z)_PYTHON=$(CURDIR)/.venv-$(name)/bin/python) \
-		$(PYTEST) -n $(JOBS) --dist loadfile -m interop
+	env $(INTERPRETERS) $(PYTEST) -n $(JOBS) --dist loadfile -m interop
 
 producers: $(PRODUCERS:%=.venv-%/.ready)
 

@@ -103,7 +103,7 @@ def main() -> None:
     options = parser.parse_args()
     if not Path(options.peer).exists():
         raise SystemExit("no interpreter with msprobe; type: make .venv-msprobe/.ready")
-    free = [pair for pair in Pair.all() if not pair.needs]
+    free = [pair for pair in Pair.all() if not (pair.needs or pair.framework)]
     drawn = random.Random(options.seed).sample(free, options.pairs)
     pairs = [Pair.named(name) for name in options.names] or drawn
     answers: list[tuple[bool, bool, bool]] = []  # healthy, opscope is right, msprobe is

@@ -77,6 +77,9 @@ class Cell:
     def cells_and_names(self) -> Any:
         return self._cells.items()
 
+    def get_parameters(self) -> Any:
+        return vars(self).get("parameters", ())
+
     def __call__(self, value: Any) -> Any:
         if value == "no data":
             raise ValueError(value)
@@ -317,6 +320,26 @@ def test_cells_have_rows_around_what_runs_in_them(recorded: Recorded) -> None:
     assert given[0] == given[1] == given[2]
     assert [call.forward_index for call in calls(run)] == [None, None, None, 2]
     assert [call.source for call in calls(run)][3] == "net.py:3"
+
+
+def test_what_a_primitive_is_handed_of_a_parameter_bears_its_name(recorded: Recorded) -> None:
+    """MindSpore casts a parameter to its own type, and the primitive gets a tensor of its bytes."""
+
+    class Unset(FakeTensor):
+        def data_ptr(self) -> int:
+            raise RuntimeError("no data yet")
+
+    cell, weight = Cell(), FakeTensor(np.full(3, 2, np.float32))
+    unset = Unset(np.ones(3, np.float32))
+    weight.name, unset.name = "fc.weight", "fc.bias"  # type: ignore[attr-defined]
+    cell.parameters = (unset, weight)  # type: ignore[attr-defined]
+    recorded.book.enter_cell(cell, [], optimizer=False)
+    handed, other = FakeTensor(weight.values), FakeTensor(weight.values.copy())
+    recorded.call("Mul", [handed, other], [FakeTensor(np.ones(3, np.float32))])
+    run = recorded.run()
+    (call,) = (call for call in calls(run) if call.level == "operator")
+    named = [(row.role, row.tensor_name) for row in tensors_of(run, call)]
+    assert named == [("parameter", "fc.weight"), (None, None), (None, None)]
 
 
 def test_a_step_ends_with_the_optimizer_that_is_alive(tmp_path: Path) -> None:

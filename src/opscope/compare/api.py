@@ -25,7 +25,7 @@ from opscope.compare.cause.levels import sure_of_levels
 from opscope.compare.cause.library_draws import without_library_draws
 from opscope.compare.cause.origins import Search
 from opscope.compare.cause.regions import judged
-from opscope.compare.pair.across_frameworks import pair_frameworks
+from opscope.compare.pair.across_frameworks import in_words_alone, pair_frameworks
 from opscope.compare.pair.alignment import Match, align
 from opscope.compare.pair.arguments import Arguments
 from opscope.compare.pair.files import beside_files, same_files
@@ -165,7 +165,9 @@ def pair_runs(
     sides, flows = (target_side, golden_side), (flow, golden_flow)
     told(_FOLLOWED)
     if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
-        return pair_frameworks(sides, flows, policy.mapping)
+        across = pair_frameworks(sides, flows, policy.mapping)
+        if not in_words_alone(across):
+            return across
     common = at_common_levels(*sides)
     again = [
         flow if side is was else follow(side.calls, side.tensors)

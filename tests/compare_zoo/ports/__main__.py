@@ -53,6 +53,9 @@ def main() -> None:
         if missing := [one for one in pair.needs if importlib.util.find_spec(one) is None]:
             print(f"{name}: left out, needs {', '.join(missing)}")
             continue
+        if not pair.interpreter:
+            print(f"{name}: left out, no interpreter has {pair.framework} (OPSCOPE_*_PYTHON)")
+            continue
         if options.again or not (folder / name / "losses.json").exists():
             recorded(pair, folder / name, pair.variants if options.to else variants)
         checked(pair, folder / name, variants)

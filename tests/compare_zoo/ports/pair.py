@@ -10,8 +10,10 @@ what it should have made.
 from __future__ import annotations
 
 import ast
+import os
 import re
 import runpy
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,18 +26,27 @@ Edits = list[tuple[str, str]]
 
 @dataclass(frozen=True)
 class Pair:
-    """A folder of programs: port.py, faults.py and original.py, or the pair whose original it is."""
+    """A folder of programs: port.py, faults.py and original.py, or the pair whose original it is;
+    framework is that of the port where it is not torch's, "mindspore" or "jax".
+    """
 
     name: str
     faults: dict[str, Edits]
     of: str
     needs: tuple[str, ...] = ()
+    framework: str = ""
 
     @classmethod
     def named(cls, name: str) -> Pair:
         """The pair in the folder of this name."""
         table = runpy.run_path(str(PROGRAMS / name / "faults.py"))
-        return cls(name, table["FAULTS"], table.get("OF", name), tuple(table.get("NEEDS", ())))
+        return cls(
+            name,
+            table["FAULTS"],
+            table.get("OF", name),
+            tuple(table.get("NEEDS", ())),
+            table.get("FRAMEWORK", ""),
+        )
 
     @classmethod
     def all(cls) -> list[Pair]:
@@ -45,6 +56,13 @@ class Pair:
     @property
     def original(self) -> Path:
         return PROGRAMS / self.of / "original.py"
+
+    @property
+    def interpreter(self) -> str:
+        """The Python that runs the port; "" for one that has another framework and is not there."""
+        if not self.framework:
+            return sys.executable
+        return os.environ.get(f"OPSCOPE_{self.framework.upper()}_PYTHON", "")
 
     @property
     def variants(self) -> list[str]:

@@ -14,9 +14,16 @@ from ms_dumps import IR, real
 from opscope.errors import FormatError
 from opscope.formats.mindspore.attributes import ValueText, split_top
 from opscope.formats.mindspore.edges import Versions, wire
+from opscope.formats.mindspore.graph import GraphParameter, Node, TensorType, is_fed
 from opscope.formats.mindspore.ir import parse_ir, parse_type, read_ir
 from opscope.formats.mindspore.pb import parse_pb, read_pb
-from opscope.formats.mindspore.source import module_of, phase_of, stack_frames, user_line
+from opscope.formats.mindspore.source import (
+    module_of,
+    phase_of,
+    stack_frames,
+    updates_alone,
+    user_line,
+)
 
 
 def test_blocks_of_a_graph() -> None:
@@ -191,6 +198,36 @@ def test_phases_and_modules() -> None:
     assert phase_of("AssignAdd", "Default/optimizer-Adam/AssignAdd-op0", None) == "optimizer"
     assert module_of("Default/network-A/_b-C/fc1-Dense/MatMul-op0") == "network._b.fc1"
     assert module_of("Default_network-A_fc1-Dense_MatMul-op0") is None
+
+
+@pytest.mark.parametrize(
+    ("kernels", "alone"),
+    [
+        ({"Mul-op0": "Mul", "Adam-op0": "Adam"}, True),
+        ({"Mul-op0": "Mul"}, False),
+        ({"Grad_Mul/Mul-op0": "Mul", "optimizer-Adam/Adam-op0": "Adam"}, False),
+    ],
+)
+def test_an_optimizer_that_is_compiled_by_itself(kernels: dict[str, str], alone: bool) -> None:
+    scopes = {False: "Default", True: "Gradients/Default"}
+    nodes = [
+        Node(key=str(number), op=op, name=f"{scopes['Grad' in name]}/{name}", position=number)
+        for number, (name, op) in enumerate(kernels.items())
+    ]
+    assert updates_alone(nodes) is alone
+
+
+@pytest.mark.parametrize(
+    ("name", "weight", "fed"),
+    [
+        ("_4732", False, True),
+        ("fc.weight", True, False),
+        ("inputs0", None, True),
+        ("w", None, False),
+    ],
+)
+def test_what_a_program_feeds_is_no_weight(name: str, weight: bool | None, fed: bool) -> None:
+    assert is_fed(GraphParameter("para1", name, TensorType(None, None), weight)) is fed
 
 
 @pytest.mark.parametrize("name", ["ms_half", "ms_conv"])

@@ -33,6 +33,11 @@ _NOISES = 20.0  # times the error of the step's results
 _TELLING = 16.0  # times the rounding of the parameter
 
 
+def told_times(ratio: float) -> str:
+    """In words, that all parameters move so many times as far as golden's."""
+    return f"parameters move {ratio:.4g} times as far as golden's: another learning rate"
+
+
 class Updates:
     """The steps of optimizers on both sides."""
 
@@ -67,7 +72,7 @@ class Updates:
         if off <= OFF + noise and not steady:
             return ""
         if steady or apart <= OFF * abs(middle):
-            return f"parameters move {middle:.4g} times as far as golden's: another learning rate"
+            return told_times(middle)
         return (
             f"half of all parameters move by {off:.0%} more or less than golden's: another rate, "
             "momentum, decay or epsilon"

@@ -18,6 +18,7 @@ from opscope.compare.cause.causes import (
     REWIRED,
     Cause,
 )
+from opscope.compare.cause.optimizer_updates import told_times
 from opscope.compare.cause.start_pairs import one_family
 from opscope.compare.cause.turned_parameters import turned_parameter
 from opscope.compare.cause.what_matters import FORWARD
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
+OFF = 1e-3  # of how far golden's parameters move: more is no rounding
 CROSSED = "what it reads is in each other's place: its inputs are swapped, or hold each other's"
 
 
@@ -47,6 +49,7 @@ class Parting(msgspec.Struct, frozen=True):
     words: str = ""  # how what the starts do differs, where their values do not tell
     crossed: bool = False  # whether the starts read the same, in each other's place
     alike: bool = False  # whether the starts read the same, and nothing else
+    moved: float = 1.0  # how many times as far as golden's all parameters move where they part
     grown: bool = False  # whether the starts only make more of a difference that was there
     heals: bool = False  # whether something agrees again that comes of either start
     sized: bool = True  # whether the starts make as much, or neither only puts data in order
@@ -82,6 +85,8 @@ def cause_of(pairing: Pairing, parting: Parting) -> Cause:
     computed = COMPUTED if alike and parting.alike else OTHERWISE
     kind = ARGUMENT if alike and differing else computed
     differences = (differing,) if alike and differing else ()
+    if kind == OTHERWISE and abs(parting.moved - 1) > OFF:
+        differences = (told_times(parting.moved),)
     sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
     return Cause(kind, mine, theirs, sure=sure, words=differences, region=parting.region)
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.drawn_parameters import drawn_anew
 from opscope.compare.cause.earlier_steps import EarlierSteps
@@ -29,7 +30,7 @@ from opscope.compare.cause.region_calls import regions_of, with_calls
 from opscope.compare.cause.results import comparable, endings, results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.start_pairs import StartPairs, one_family
-from opscope.compare.cause.trained_states import BACKWARD, FINER, TrainedStates
+from opscope.compare.cause.trained_states import BACKWARD, TrainedStates
 from opscope.compare.cause.walks import LEAST, Marks, Walk
 from opscope.compare.cause.what_matters import (
     CLIPPED,
@@ -54,8 +55,10 @@ from opscope.compare.pair.meetings import (
 )
 from opscope.compare.pair.samples import with_parts
 from opscope.compare.pair.unpaired import half_compiled
+from opscope.compare.side.bridges import bridged
 from opscope.compare.side.call_rows import inputs_of, outputs_of, places_of
 from opscope.compare.side.columns import NONE
+from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.operators.catalogue import traits_of
 
@@ -91,7 +94,7 @@ def judged(
     """
     if not written_otherwise(pairing):
         return pairing, causes
-    common = without_scales(in_common_steps(_with_trained_names(pairing)))
+    common = without_scales(in_common_steps(_with_gradients(pairing)))
     regions = Regions(common, exceeds)
     if not regions.begun_alike():
         return pairing, causes
@@ -109,12 +112,14 @@ def judged(
     return pairing, drawn[:1] or [cause_of(pairing, parting)]
 
 
-def _with_trained_names(pairing: Pairing) -> Pairing:
-    target, golden = (
-        with_trained_names(side, flow)
-        for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
-    )
-    return msgspec.structs.replace(pairing, target=target, golden=golden)
+def _with_gradients(pairing: Pairing) -> Pairing:
+    """The pairing with names for what is trained and its gradients, and backward passes that go
+    through calls that were not recorded.
+    """
+    sides = pairing.target, pairing.golden
+    target, golden = map(with_trained_names, sides, pairing.flows)
+    mine, theirs = map(bridged, sides, pairing.flows)
+    return msgspec.structs.replace(pairing, target=target, golden=golden, flows=(mine, theirs))
 
 
 def _ends(apart: list[Apart], number: int) -> list[int]:
@@ -129,11 +134,16 @@ class Regions:
         self.pairing, self._exceeds = pairing, exceeds
         self.nothing = False  # whether the two show nothing that could be compared
         self._sides = (pairing.target, pairing.golden)
-        self.meetings: Meetings = meet(pairing, self._leaf)
+        self.meetings: Meetings = eased(self._sides, meet(pairing, self._leaf))
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
         self._parts = tuple(map(np.zeros_like, self.unmet))
         self._same = same_elements(*self._sides), same_elements(*self._sides[::-1])
-        self._vague = vague(self._sides[0]) & ~self._same[0], vague(self._sides[1]) & ~self._same[1]
+        self._finer = finer(self._sides)
+        silent = telling_nothing(self._sides)
+        self._vague = (
+            (vague(self._sides[0]) & ~self._same[0]) | silent[0],
+            (vague(self._sides[1]) & ~self._same[1]) | silent[1],
+        )
 
     @cached_property
     def _leaf(self) -> tuple[Ints, Ints]:
@@ -223,8 +233,8 @@ class Regions:
         # rounding may part, too.
         seen, whole = apart, self.unmet
         self.unmet = self._limited(0, stage), self._limited(1, stage)
-        finer = self._lasting(self._states.apart(FINER), place)
-        parting = self._earliest([*seen, *self._results(), *finer])
+        earlier = self._lasting(self._states.apart(self._finer), place)
+        parting = self._earliest([*seen, *self._results(), *earlier])
         if parting is not None and (parting.grown or self._faint(parting, whole[0])):
             self.unmet = whole
             again = self._earliest(seen)
@@ -252,6 +262,7 @@ class Regions:
         chosen = self._before_results([entry for entry in apart if entry[0] == place])
         stage = min(entry[1] for entry in chosen)
         chosen = [entry for entry in chosen if entry[1] == stage]
+        chosen = [entry for entry in chosen if self._made(entry)] or chosen
         ends = _ends(chosen, 0), _ends(chosen, 1)
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
@@ -263,9 +274,18 @@ class Regions:
         parting = self._by_gradients(place, stage, ends) or self._located(place, stage, ends)
         if parting is None:
             return None
+        if stage == PARAMETER:
+            parting = msgspec.structs.replace(parting, moved=self._states.times_moved(place))
         if place in self._cut and self._accumulates(parting.start):
             parting = self._in_passes(place, ends) or parting
         return self._judged_by_growth(self._carried_back(parting, self._states.judged))
+
+    def _made(self, apart: Apart) -> bool:
+        """Whether calls that are recorded made all of what is apart."""
+        return all(
+            bool(side.tensors.output[rows].all())
+            for side, rows in zip(self._sides, apart[2], strict=True)
+        )
 
     def _left_before(self, place: Place) -> Parting | None:
         """Where models left other states behind, in a step before one whose results are apart."""
@@ -285,6 +305,8 @@ class Regions:
         as much of roundings: the gradient of a softmax that is next to nothing.
         """
         mine, theirs = parting.start
+        if worlds_apart(*self._sides):
+            return False  # what is alike there is known of few operators' arguments alone
         return (
             bool(parting.alike and not self._leaps(0, mine) and not self._exceeds[mine])
             and int(self.pairing.match.target[mine]) == theirs
@@ -434,7 +456,7 @@ class Regions:
         forward = side.which(side.calls.phase, lambda phase: phase == "forward")
         return np.where(
             forward[side.tensors.call],
-            self.meetings.unmet(number, FINER),
+            self.meetings.unmet(number, self._finer),
             self.meetings.unmet(number),
         )
 
@@ -602,7 +624,7 @@ class Regions:
         alone = self._states.clipped_alone[number]
         flags[0][settled(side, self.pairing.flows[number], known, alone, stage)] = False
         flags[0][list(ends)] = True
-        mirrored = ~self._mirrored.unmet(number, FINER) & (side.tensors.size == 1)
+        mirrored = ~self._mirrored.unmet(number, self._finer) & (side.tensors.size == 1)
         loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)
         loose |= self._parts[number]
         agreeing = (~self.unmet[number] & ~loose) | mirrored

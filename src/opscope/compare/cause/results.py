@@ -12,6 +12,7 @@ from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.columns import ABSENT, MODULE, NONE
+from opscope.compare.side.lowering import GRAPH, spelling
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:
@@ -143,7 +144,11 @@ def endings(side: Side, source: Ints) -> Ints:
 
 
 def losses_of(side: Side, source: Ints) -> Ints:
-    """The rows that hold numbers which a backward pass starts from."""
+    """The rows that hold numbers which a backward pass starts from; of MindSpore, which starts it
+    from a 1, what nothing of the forward pass reads.
+    """
+    if spelling(side) == GRAPH:
+        return _unread_numbers(side, source)
     calls, tensors = side.calls, side.tensors
     backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
     place = calls.rank * (1 << 32) + calls.step
@@ -153,6 +158,30 @@ def losses_of(side: Side, source: Ints) -> Ints:
     read = source[~tensors.output & np.isin(tensors.call, starts) & (tensors.size == 1)]
     rows: Ints = np.unique(read[read >= 0])
     return rows
+
+
+def _unread_numbers(side: Side, source: Ints) -> Ints:
+    """The last number of each forward pass that goes before a backward one, or beside it, which no
+    call of the forward pass reads.
+    """
+    calls, tensors = side.calls, side.tensors
+    trained = np.isin(_step_of(side), _step_of(side)[_in_phase(side, "backward")])
+    forward = calls.leaf & _in_phase(side, "forward") & trained
+    number = (tensors.size == 1) & (tensors.min_int == ABSENT) & np.isfinite(tensors.l2norm)
+    rows = np.flatnonzero(tensors.output & number & forward[tensors.call])
+    rows = np.setdiff1d(rows, source[~tensors.output & forward[tensors.call]])
+    _, last = np.unique(_step_of(side)[tensors.call[rows]][::-1], return_index=True)
+    unread: Ints = np.sort(rows[::-1][last])
+    return unread
+
+
+def _step_of(side: Side) -> Ints:
+    steps: Ints = side.calls.rank * (1 << 32) + side.calls.step
+    return steps
+
+
+def _in_phase(side: Side, word: str) -> Bools:
+    return side.which(side.calls.phase, lambda phase: phase == word)
 
 
 def _handed_out(side: Side) -> Ints:

@@ -10,7 +10,8 @@ import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT, NONE
-from opscope.operators.catalogue import family, traits_of
+from opscope.compare.side.lowering import world
+from opscope.operators.catalogue import family, kin, traits_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools
@@ -23,8 +24,12 @@ MAX_READERS = 2  # on either side, of what the other side's start reads
 
 
 def one_family(pairing: Pairing, mine: int, theirs: int) -> bool:
-    """Whether a call of the target and one of golden are of one operator, however it is spelt."""
-    return family(pairing.target.operator(mine)) == family(pairing.golden.operator(theirs))
+    """Whether a call of the target and one of golden are of one operator, however it is spelt, in
+    whichever world.
+    """
+    ops = pairing.target.operator(mine), pairing.golden.operator(theirs)
+    across = world(ops[0]) != world(ops[1]) and kin(ops[0]) == kin(ops[1])
+    return across or family(ops[0]) == family(ops[1])
 
 
 class StartPairs:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.beside_jax import kept_otherwise, rounded_rate
+from opscope.compare.cause.across_worlds import drifts_from, kept_otherwise, rounded_rate
 from opscope.compare.cause.gradient_paths import Path
 from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
 from opscope.compare.pair.arguments import difference_of
@@ -34,10 +34,11 @@ if TYPE_CHECKING:
 
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
-FINER = 0.125  # of the limits, where a difference that is sure is followed
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
+SEVERAL = 4  # parameters that tell how far all of them move
+STEADY = 0.1  # of what is off, by which single ones may be off otherwise
 EVENLY = 2.0  # times as far off as another: what all elements of a parameter are made less by
 
 
@@ -47,11 +48,12 @@ class TrainedStates:
     def __init__(self, pairing: Pairing, meetings: Meetings, names: list[Names]) -> None:
         self._pairing, self._meetings, self._names = pairing, meetings, names
         self._sides = pairing.target, pairing.golden
+        self._drifts_from = drifts_from(self._sides)
 
     @cached_property
     def last(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
         """The rows that hold them, of either side, by place, stage and name."""
-        return tuple(map(last_states, self._sides))
+        return tuple(map(last_states, self._sides, self._pairing.flows))
 
     @cached_property
     def judged(self) -> list[Names]:
@@ -93,7 +95,7 @@ class TrainedStates:
 
     def apart(self, share: float = 1.0) -> Iterator[Apart]:
         """Gradients and parameters that are not what those of the same parameters are on the other
-        side, by so much of their limits.
+        side, by so much of their limits; parameters alone once the two drift.
         """
         for place in self.places:
             nothing: set[Names] = set()  # of which the gradient is rounding alone
@@ -112,7 +114,9 @@ class TrainedStates:
                     judged = [
                         entry for entry in judged if not self._alike_clipped(place, entry, share)
                     ]
-                yield from ((place, stage, rows) for rows in self._further(stage, judged, share))
+                if stage == PARAMETER or place[1] < self._drifts_from:
+                    apart = self._further(stage, judged, share)
+                    yield from ((place, stage, rows) for rows in apart)
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
 
@@ -142,6 +146,34 @@ class TrainedStates:
             for side, some, written, other in zip(self._sides, rows, writes, last, strict=True)
         )
         return Path(mine, theirs, TRAINS if writes[0] else LEAVES)
+
+    def times_moved(self, place: Place) -> float:
+        """How many times as far as golden's the target's parameters move in a step, by their means;
+        1 where that is not the same of nearly all of several.
+        """
+        moves = [self._moves(number, place) for number in (0, 1)]
+        pairs = [(names[0][0], names[1][0]) for names in self.judged if max(map(len, names)) == 1]
+        known = [pair for pair in pairs if pair[0] in moves[0] and moves[1].get(pair[1])]
+        ratios = np.array([moves[0][mine] / moves[1][theirs] for mine, theirs in known])
+        if len(ratios) < SEVERAL:
+            return 1.0
+        middle = float(np.median(ratios))
+        off = float(np.median(np.abs(ratios - middle)))
+        return middle if off <= STEADY * abs(middle - 1) else 1.0
+
+    def _moves(self, number: int, place: Place) -> dict[int, float]:
+        """By how much the mean of each parameter of a side changes in a step, by name."""
+        side, last = self._sides[number], self.last[number]
+        tensors, calls = side.tensors, side.calls
+        here = calls.leaf & (calls.rank == place[0]) & (calls.step == place[1])
+        here &= side.which(calls.phase, lambda phase: phase == "forward")
+        named = tensors.parameter & (tensors.named != 0) & ~tensors.output
+        read = {int(tensors.named[row]): row for row in np.flatnonzero(named & here[tensors.call])}
+        return {
+            name: float(tensors.mean[last[place, PARAMETER, name]] - tensors.mean[row])
+            for name, row in read.items()
+            if (place, PARAMETER, name) in last
+        }
 
     def _trained_alone(self, place: Place) -> list[Rows]:
         """Rows of parameters that one side alone writes to in a step, and the other reads

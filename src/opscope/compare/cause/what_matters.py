@@ -21,18 +21,21 @@ Place = tuple[int, int]  # rank and step
 FORWARD, GRADIENT, CLIPPED, PARAMETER = range(4)
 
 
-def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
-    """The row of the last gradient of each parameter, and of the last content that it was given
-    after a model read it (before, it is loaded; a buffer may be bound anew; a view gives it none, a
-    part of it is none, nor is a flat tensor that it is part of), by place, stage, name.
+def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
+    """The row of the last gradient of each parameter, if need be as an optimizer reads it, and of
+    the last content that it was given after a model read it (before, it is loaded; a buffer may be
+    bound anew; a view gives it none, a part of it is none, nor is a flat tensor that it is part
+    of), by place, stage, name.
     """
     tensors, calls = side.tensors, side.calls
     views = side.which(calls.op, lambda op: traits_of(op).view)
     first = first_read(side)
     names = np.array(sorted(first), dtype=np.uint64)
     read = np.array([first[name] for name in names.tolist()] or [0], dtype=np.int64)
+    updates = side.which(calls.op, lambda op: traits_of(op).tolerance == "optimizer")
+    unseen = ~tensors.output & (flow.producer < 0) & ~tensors.parameter & updates[tensors.call]
     rows = np.flatnonzero(
-        tensors.output
+        (tensors.output | unseen)
         & (tensors.named != 0)
         & ~tensors.constant
         & calls.leaf[tensors.call]
@@ -46,7 +49,8 @@ def last_states(side: Side) -> dict[tuple[Place, int, int], int]:
     rows = rows[~(loaded & tensors.parameter[rows])]
     owner = tensors.call[rows]
     backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
-    stages = np.where(tensors.parameter[rows], PARAMETER, np.where(backward, GRADIENT, CLIPPED))
+    graded = backward | unseen[rows]
+    stages = np.where(tensors.parameter[rows], PARAMETER, np.where(graded, GRADIENT, CLIPPED))
     return {
         ((rank, step), stage, name): row
         for rank, step, stage, name, row in zip(

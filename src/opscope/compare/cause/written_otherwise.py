@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.lowering import one_of_jax
+from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import family
 
@@ -23,12 +23,12 @@ _PHASES = {"forward", "backward", "optimizer"}
 
 def written_otherwise(pairing: Pairing) -> bool:
     """Whether each side runs calls that compute and have no partner on the other, and one of them
-    in its models, or in its steps, where one side writes its optimizer out; or whether one is of
-    JAX, of which that is always so.
+    in its models, or in its steps, where one side writes its optimizer out; or whether they are of
+    two worlds, of which that is so wherever they come here (pair_runs).
     """
     if pairing.between is not None:
         return False
-    if one_of_jax(pairing.target, pairing.golden):
+    if worlds_apart(pairing.target, pairing.golden):
         return True
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]

@@ -19,8 +19,9 @@ from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.slots import slotted
 from opscope.compare.pair.tensors import pair_rows
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.lowering import OPTIMIZERS, Lowered, fused_words, lowered
+from opscope.compare.side.lowering import OPTIMIZERS, Lowered, foreign, fused_words, lowered
 from opscope.compare.side.tokens import bare_module, tokens_of
+from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
@@ -85,6 +86,24 @@ def pair_frameworks(
         pair_rows(target, golden, pair, match),
         Between(unlike, (mine.groups, theirs.groups)),
     )
+
+
+def in_words_alone(pairing: Pairing) -> bool:
+    """Whether two programs of two frameworks, of which versions of tensors are known, may have
+    little more in common than words: each runs calls that compute and have no partner on the other,
+    or one does where both are trained.
+    """
+    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
+    if not foreign(pairing.target, pairing.golden):
+        return False
+    if not all(side.run.info.coverage.versions for side, _ in sides):
+        return False
+    lonely = [bool((computing(side) & (match < 0)).any()) for side, match in sides]
+    trained = [
+        bool(side.which(side.calls.phase, lambda phase: phase == "backward").any())
+        for side, _ in sides
+    ]
+    return all(lonely) or (any(lonely) and all(trained))
 
 
 def _plausible(

@@ -31,7 +31,8 @@ OPTIMIZERS = frozenset({OPTIMIZER, LINEAR_OPTIMIZER})
 _SHARE = 0.5
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
 _TORCH = re.compile(r"\w+::|(torch|Functional|Tensor|Torch|NPU|Aten)\.")
-_FRAMEWORKS = {"mindspore": "graph", "pytorch": "torch", JAX: JAX}
+GRAPH = "graph"  # the world of MindSpore and CANN
+_FRAMEWORKS = {"mindspore": GRAPH, "pytorch": "torch", JAX: JAX}
 # Worlds that are so unlike others that no call need have a partner: held against them by what the
 # programs hold alike.
 APART = frozenset({JAX, ONNX})
@@ -62,7 +63,7 @@ def world(op: str) -> str:
         return namespace(op)
     if _TORCH.match(op):
         return "torch"
-    return "graph" if _CAMEL.fullmatch(op) else ""
+    return GRAPH if _CAMEL.fullmatch(op) else ""
 
 
 def foreign(target: Side, golden: Side) -> bool:
@@ -71,9 +72,12 @@ def foreign(target: Side, golden: Side) -> bool:
     return not APART & set(worlds) and "" not in worlds and worlds[0] != worlds[1]
 
 
-def one_of_jax(target: Side, golden: Side) -> bool:
-    """Whether one of two runs is of JAX and the other is not."""
-    return (spelling(target) == JAX) != (spelling(golden) == JAX)
+def worlds_apart(target: Side, golden: Side) -> bool:
+    """Whether two runs that are held against each other call by call in their own words are spelt
+    in two worlds: one of JAX, or one of MindSpore.
+    """
+    worlds = {spelling(target), spelling(golden)}
+    return len(worlds) > 1 and bool(worlds & {JAX, GRAPH})
 
 
 def spelling(side: Side) -> str:

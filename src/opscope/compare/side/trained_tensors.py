@@ -25,13 +25,17 @@ LEAST = 2  # elements: of a single number the gradient cannot be told from other
 
 
 def with_trained_names(side: Side, flow: Flow) -> Side:
-    """The side as it is where parameters have names. Else with a name for each tensor that is read
-    before the first backward pass and written to in place after it, and for its gradients.
+    """The side as it is where parameters and their gradients have names. Where gradients have none,
+    with those that optimizers read beside their parameters; where nothing has, with a name for each
+    tensor that is read before the first backward pass and written to in place after it, and for its
+    gradients.
     """
     tensors, calls = side.tensors, side.calls
     backward = side.which(calls.phase, lambda phase: phase == "backward")
-    if (tensors.parameter & (tensors.named != 0)).any() or not backward.any():
+    if not backward.any():
         return side
+    if (tensors.parameter & (tensors.named != 0)).any():
+        return _with_read_gradients(side, flow)
     updates = _updates(side, backward)
     own = _as_large(side, updates)
     names = np.where(own, mixed(tensors.storage.astype(np.uint64)), tensors.named)
@@ -42,6 +46,23 @@ def with_trained_names(side: Side, flow: Flow) -> Side:
         side,
         tensors=msgspec.structs.replace(tensors, named=names, parameter=tensors.parameter | own),
     )
+
+
+def _with_read_gradients(side: Side, flow: Flow) -> Side:
+    """The side with names for gradients as calls of optimizers read them, one parameter each: what
+    is no parameter, as large as the one that is written first.
+    """
+    tensors, calls = side.tensors, side.calls
+    names = tensors.named.copy()
+    updates = calls.leaf & side.which(calls.op, lambda op: traits_of(op).tolerance == "optimizer")
+    for call in np.flatnonzero(updates).tolist():
+        written = [row for row in outputs_of(side, call) if tensors.parameter[row]]
+        for row in inputs_of(side, call) if written else ():
+            made = int(flow.source_row[row])
+            alike = tensors.size[row] == tensors.size[written[0]] and not tensors.parameter[row]
+            if alike and (made < 0 or not tensors.parameter[made]):
+                names[[row, *([made] if made >= 0 else [])]] = tensors.named[written[0]]
+    return msgspec.structs.replace(side, tensors=msgspec.structs.replace(tensors, named=names))
 
 
 def _updates(side: Side, backward: Bools) -> Ints:

@@ -27,7 +27,13 @@ from opscope.formats.mindspore.layout import Listing, Place, list_files
 from opscope.formats.mindspore.metadata import read_arguments
 from opscope.formats.mindspore.names import flat, known_number
 from opscope.formats.mindspore.raw import overflow_units
-from opscope.formats.mindspore.source import module_of, phase_of, stack_frames, user_line
+from opscope.formats.mindspore.source import (
+    module_of,
+    phase_of,
+    stack_frames,
+    updates_alone,
+    user_line,
+)
 from opscope.formats.mindspore.statistic import read_statistic
 from opscope.run.schema import Call, Stack
 
@@ -119,6 +125,7 @@ class Builder:
                 },
             )
         indices: dict[str, int] = {}
+        updates = loaded is not None and updates_alone(loaded.order)
         for run in kernels:
             node = loaded.nodes.get(run.kernel) if loaded is not None else None
             wiring = wirings.get(node.key) if node is not None and run.occurrence == 0 else None
@@ -131,6 +138,8 @@ class Builder:
             ]
             units = [unit for unit in units if unit not in own]
             call = self._call(place, run, (node, wiring), (saved, own, indices))
+            if updates and call.phase == "forward":
+                call = msgspec.structs.replace(call, phase="optimizer")
             self._keep(call, CallFiles(place, run, node, wiring))
             if node is not None:
                 indices.setdefault(node.key, call.index)

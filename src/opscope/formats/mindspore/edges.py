@@ -25,6 +25,7 @@ from opscope.formats.mindspore.graph import (
     Node,
     Operand,
     TensorType,
+    is_fed,
 )
 
 _CHAIN_LIMIT = 10_000
@@ -52,7 +53,7 @@ class Source(msgspec.Struct, frozen=True):
 
 class Slot(msgspec.Struct, frozen=True):
     """One operand or output of a kernel in this execution; parameter is the name where it is
-    one.
+    one, fed says that the program feeds it and that it is no weight.
     """
 
     position: int
@@ -61,6 +62,7 @@ class Slot(msgspec.Struct, frozen=True):
     source: Source | None = None
     parameter: str | None = None
     written: bool = False
+    fed: bool = False
 
 
 class Wiring(msgspec.Struct, frozen=True):
@@ -219,14 +221,15 @@ def _input(
     about: tuple[Tracer, tuple[TensorType, ...], bool],
 ) -> Slot:
     tracer, types, written = about
-    name = tracer.parameters[source.key].name if source.kind == "parameter" else None
+    parameter = tracer.parameters[source.key] if source.kind == "parameter" else None
     return Slot(
         position,
         version(source),
         types[position] if position < len(types) else None,
         source,
-        name,
+        parameter.name if parameter is not None else None,
         written,
+        fed=parameter is not None and is_fed(parameter),
     )
 
 

@@ -120,6 +120,12 @@ class GraphParameter(msgspec.Struct, frozen=True):
     weight: bool | None = None
 
 
+def is_fed(parameter: GraphParameter) -> bool:
+    """Whether it is data that the program feeds; by its name where the graph does not say."""
+    unknown = parameter.weight is None
+    return parameter.name.startswith("inputs") if unknown else not parameter.weight
+
+
 class Graph(msgspec.Struct, frozen=True):
     """A whole graph; problems are lines for the parts that could not be understood."""
 

@@ -211,11 +211,7 @@ def _known(slot: Slot | None, file: TensorFile | None, line: StatisticRow | None
     fields["version"] = slot.version
     if slot.parameter is not None:
         fields["tensor_name"] = slot.parameter
-        fields["role"] = (
-            "parameter"
-            if slot.source is None or not slot.parameter.startswith("inputs")
-            else "input data"
-        )
+        fields["role"] = "input data" if slot.fed else "parameter"
     elif slot.source is not None and slot.source.kind == "constant":
         fields["role"] = "constant"
     return fields

@@ -8,9 +8,11 @@ is reported as it stands.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 
 from opscope.formats.mindspore.graph import Frame, Node
 from opscope.formats.mindspore.names import split_number
+from opscope.operators.catalogue import traits_of
 
 _PACKAGE = re.compile(
     r"(?:^|/)(?:site|dist)-packages/(?:mindspore|torch|torch_npu)/|(?:^|/)mindspore/python/mindspore/"
@@ -83,6 +85,16 @@ def phase_of(op: str, name: str, node: Node | None) -> str:
     if _in_optimizer(name):
         return "optimizer"
     return "backward" if node is not None and node.from_forward else "forward"
+
+
+def updates_alone(nodes: Collection[Node]) -> bool:
+    """Whether the nodes of a graph are those of an optimizer that is compiled by itself, which is
+    in no scope of its own.
+    """
+    phases = {phase_of(node.op, node.name, node) for node in nodes}
+    return phases <= {"forward", "communication"} and any(
+        traits_of(node.op).tolerance == "optimizer" for node in nodes
+    )
 
 
 def _in_optimizer(name: str) -> bool:

@@ -29,12 +29,15 @@ from opscope.record.mindspore.bits import is_origin, overflow_bits, unsound
 from opscope.record.mindspore.cells import Scope, operator_of, path_below
 from opscope.record.mindspore.frames import Site
 from opscope.record.mindspore.ingest import Ingestor, Within
+from opscope.record.mindspore.iterations import Iterations
 from opscope.record.mindspore.numbers import Numbers
 from opscope.record.mindspore.reading import (
+    PARAMETER,
     array_of,
     base_of,
     data_address,
     described,
+    parameters_of,
 )
 from opscope.record.steps import Steps
 from opscope.run.contain import contain, reason, tell
@@ -111,9 +114,11 @@ class Book:
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._names: Counter[str] = Counter()
         self._stacks: dict[tuple[str, ...], int] = {}
+        self._trained: dict[int, dict[tuple[int, int], str]] = {}  # of outermost Cells, by identity
         self._paths: dict[
             int, str
         ] = {}  # of Cells that were called, by identity: a gradient runs when they have ended
+        self._iterations = Iterations()
         self._relatives = Relatives()
         self._waiting: dict[str, list[Any]] = {"stacks": [], "calls": [], "tensors": []}
         self._problems = 0
@@ -259,18 +264,19 @@ class Book:
 
     # -- compiled parts ----------------------------------------------------------------------------
 
-    def take_compiled(self, *, phase: str | None = None, wait: bool = False) -> None:
+    def take_compiled(self, *, within: Within | None = None, wait: bool = False) -> None:
         """Take what compiled parts have dumped since the last time, at the place where the program
         is now.
 
-        phase is that of the Cell that is leaving, where it says more than the graph; wait for what
-        is still running.
+        within has the phase of the Cell that is leaving, where it says more than the graph, and the
+        line that called it; wait for what is still running.
         """
         parts = self.compiled
         if parts is not None and parts.own and self.active and not self._paused:
-            parts.take(lambda folder: self._take_folder(folder, phase, parts), wait=wait)
+            leaving = within or Within(step=self.step)
+            parts.take(lambda folder: self._take_folder(folder, leaving, parts), wait=wait)
 
-    def _take_folder(self, folder: Path, phase: str | None, parts: CompiledParts) -> None:
+    def _take_folder(self, folder: Path, leaving: Within, parts: CompiledParts) -> None:
         self.flush()
         if self.writer.failed is not None:  # which has said why
             self.active = False
@@ -278,12 +284,13 @@ class Book:
             return
         self._done += 1
         iteration = int(folder.name) if parts.counts else None
-        if iteration is not None and iteration > self.step:
-            self.end_step()
-            self.step = iteration
-        taken = self._ingestor.take(
-            folder, owned=parts.facts.owned, within=lambda phases: self._here(phases, phase)
-        )
+
+        def here(phases: frozenset[str]) -> Within:
+            if iteration is not None:
+                self._turn_to(self._iterations.step(iteration, phases))
+            return self._here(phases, leaving)
+
+        taken = self._ingestor.take(folder, owned=parts.facts.owned, within=here)
         self._tell_problems()
         self._made[0].update(taken.made)
         self._finding = self._finding or taken.finding
@@ -291,10 +298,15 @@ class Book:
             return
         if "backward" in taken.phases:
             self._phase_begins("backward")
-        if "optimizer" in taken.phases and phase is None:
+        if "optimizer" in taken.phases and leaving.phase is None:
             for optimizer in self._live() or {FUNCTIONAL}:
                 self.steps.optimizer_begins(optimizer)
                 self.steps.optimizer_ends(optimizer)
+
+    def _turn_to(self, step: int) -> None:
+        if step > self.step:
+            self.end_step()
+            self.step = step
 
     def _tell_problems(self) -> None:
         """Say the first few things that could not be read; one that the disk had no room for is one
@@ -307,11 +319,11 @@ class Book:
             print("opscope: more files of the dump cannot be read", file=sys.stderr)
         self._ingestor.problems.clear()
 
-    def _here(self, phases: frozenset[str], phase: str | None) -> Within:
+    def _here(self, phases: frozenset[str], leaving: Within) -> Within:
         """Where the program is, once a step has ended that this part does not belong to."""
         if (
             "forward" in phases
-            and phase is None
+            and leaving.phase is None
             and not (self.compiled is not None and self.compiled.counts)
         ):
             self._phase_begins("forward")
@@ -319,11 +331,11 @@ class Book:
         known = {
             seen.digest: seen.version for seen in self._versions.values() if seen.digest is not None
         }
-        return Within(
+        return msgspec.structs.replace(
+            leaving,
             step=self.step,
             parent=scopes[-1].index if scopes else None,
             module=scopes[-1].module if scopes else "",
-            phase=phase,
             names=self._names,
             versions=known | self._made[1] | self._made[0],
         )
@@ -334,6 +346,8 @@ class Book:
         """A Cell begins; its tensors are not read for it."""
         scopes = self.scopes
         module = path_below(scopes[-1] if scopes else None, cell)
+        if not scopes and not optimizer:
+            self._trained[id(cell)] = parameters_of(cell)
         if optimizer:
             self.steps.optimizer_begins(id(cell))
         else:
@@ -358,7 +372,10 @@ class Book:
         if scope not in scopes:
             return
         phase = "optimizer" if scope.optimizer else site.phase
-        self.take_compiled(phase="optimizer" if scope.optimizer else None, wait=True)
+        leaving = Within(
+            step=self.step, phase="optimizer" if scope.optimizer else None, source=site.source
+        )
+        self.take_compiled(within=leaving, wait=True)
         while scopes[-1] is not scope:
             scopes.pop()
         op = operator_of(scope.cell)
@@ -398,7 +415,7 @@ class Book:
         """A row of a Cell, without statistics; its bytes are read only where something ran since
         they were read last.
         """
-        row = described(self.writer.process.process, index, io, slot, tensor)
+        row = self._described(index, io, slot, tensor)
         seen = self._versions.get(data_address(tensor))
         if seen is not None and seen.calls == self._done:
             return msgspec.structs.replace(row, version=seen.version)
@@ -555,7 +572,7 @@ class Book:
     def _row(
         self, index: int, io: str, slot: str, tensor: Any, array: Array | None
     ) -> tuple[Tensor, Array | None]:
-        row = described(self.writer.process.process, index, io, slot, tensor)
+        row = self._described(index, io, slot, tensor)
         if array is None:
             return row, None
         with_statistics = measured(row, array)
@@ -564,6 +581,18 @@ class Book:
         return msgspec.structs.replace(
             with_statistics, version=self._version(tensor, array, with_statistics.digest)
         ), array
+
+    def _described(self, index: int, io: str, slot: str, tensor: Any) -> Tensor:
+        """A row without statistics; what a primitive is handed of a parameter is one as well."""
+        row = described(self.writer.process.process, index, io, slot, tensor)
+        if row.role is not None:
+            return row
+        where = data_address(tensor)
+        names = (known[where] for known in self._trained.values() if where in known)
+        name = next(names, None)
+        return (
+            row if name is None else msgspec.structs.replace(row, role=PARAMETER, tensor_name=name)
+        )
 
     def _version(self, tensor: Any, array: Array, digest: int | None) -> int:
         """Bytes at one address that have not changed are one version, views of them too; elsewhere

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
 
 class Within(msgspec.Struct, frozen=True, kw_only=True):
-    """Where compiled calls run in a PyNative program: the step it is in, the Cell around them, its
-    phase.
+    """Where compiled calls run: the step it is in; of a PyNative program the Cell around them, its
+    phase, the line that calls it.
 
     names counts how often a name was given in the step; versions has the version of bytes that are
     known, by digest.
@@ -48,8 +48,9 @@ class Within(msgspec.Struct, frozen=True, kw_only=True):
 
     step: int
     parent: int | None = None
-    module: str = ""
+    module: str | None = None
     phase: str | None = None
+    source: str | None = None
     names: Counter[str] = msgspec.field(default_factory=Counter)
     versions: Mapping[int, int] = {}
 
@@ -94,7 +95,7 @@ class Ingestor:
         """Read a folder, write its rows, and delete it when it is ours; what cannot be read is a
         line in problems.
 
-        within is asked, with the phases of the calls, where in a PyNative program they ran.
+        within is asked, with the phases of the calls, where in the program they ran.
         """
         with knowing(declared=handed_declared(self._place)):
             return self._take(folder, owned=owned, within=within)
@@ -264,10 +265,17 @@ def _inside(call: Call, within: Within) -> Call:
     """
     within.names[call.name] += 1
     count = within.names[call.name]
-    module = ".".join(filter(None, (within.module, call.module or "")))
+    module = call.module
+    if within.module is not None:
+        module = ".".join(filter(None, (within.module, call.module or "")))
     name = call.name if count == 1 else f"{call.name}#{count}"
     return msgspec.structs.replace(
-        call, step=within.step, module=module, phase=within.phase or call.phase, name=name
+        call,
+        step=within.step,
+        module=module,
+        phase=within.phase or call.phase,
+        name=name,
+        source=call.source or within.source,
     )
 
 

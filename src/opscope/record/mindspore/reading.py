@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,12 +18,13 @@ from opscope.run.dtypes import find_dtype
 from opscope.run.schema import Tensor
 
 LARGEST_BASE = 64 << 20
+PARAMETER = "parameter"
 
 
 def described(process: int, index: int, io: str, slot: str, tensor: Any) -> Tensor:
     """The row of a tensor, nothing of it read."""
     dtype = find_dtype(str(tensor.dtype))
-    role = "parameter" if type(tensor).__name__ == "Parameter" else None
+    role = PARAMETER if type(tensor).__name__ == "Parameter" else None
     return Tensor(
         process=process,
         index=index,
@@ -42,6 +44,17 @@ def data_address(tensor: Any) -> tuple[int, int]:
     for length in tensor.shape:
         size *= int(length)
     return int(tensor.data_ptr()), size
+
+
+def parameters_of(cell: Any) -> dict[tuple[int, int], str]:
+    """Names of the parameters of a Cell by where their bytes lie: primitives are handed tensors of
+    the same bytes, without a name. Nothing of a parameter that has no bytes yet.
+    """
+    known: dict[tuple[int, int], str] = {}
+    for held in cell.get_parameters():
+        with contextlib.suppress(RuntimeError, TypeError, ValueError):
+            known[data_address(held)] = str(held.name)
+    return {where: name for where, name in known.items() if where[0]}
 
 
 def base_of(tensor: Any, dtype: np.dtype[Any]) -> tuple[tuple[int, int], Array] | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import shutil
 import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,7 @@ from opscope.errors import FormatError, OpscopeError
 from opscope.formats.mindspore.failed import Failed
 from opscope.formats.mindspore.reader import open_dump
 from opscope.record.mindspore.compiled import LOCK, began, folders_of, taking
+from opscope.record.mindspore.iterations import Iterations
 from opscope.record.mindspore.place import (
     FOLDER,
     RAISED,
@@ -44,7 +46,7 @@ class Dumps:
     def __init__(self, run: Path, config: RecordConfig) -> None:
         self.notes: list[str] = []
         self._run, self._config = run.absolute(), config
-        self._ingestors: dict[str, Ingestor] = {}
+        self._processes: dict[str, _Graphs] = {}
         self._taken: set[Path] = set()
         self._failed = False
         self._died: tuple[int, int] | None = None
@@ -79,12 +81,12 @@ class Dumps:
             return
         if facts.taken_inside and not facts.owned:
             return  # nothing says which of the user's folders the process took
-        for step, folders in finished(Path(facts.dump), self._taken, ended=ended):
-            ingestor = self._ingestor(process_folder, facts)
-            ingestor.chosen.adopt(read_choices(process_folder))
-            taken_folders = [ingestor.take(folder, owned=facts.owned) for folder in folders]
+        for iteration, folders in finished(Path(facts.dump), self._taken, ended=ended):
+            graphs = self._graphs(process_folder, facts)
+            graphs.ingestor.chosen.adopt(read_choices(process_folder))
+            for folder in sorted(folders, key=began):
+                graphs.take(folder, iteration, owned=facts.owned)
             self._taken.update(folders)
-            ingestor.end_step(step, finding=any(taken.finding for taken in taken_folders))
 
     def died(self, pid: int, signal: int) -> None:
         """A process was ended by a signal: where that was in a kernel of a graph, the call is
@@ -99,9 +101,9 @@ class Dumps:
             if facts is not None and self._died is not None and facts.process.pid == self._died[0]:
                 tell_died(process_folder, Path(facts.dump), self._died[1], self._taken)
         self.poll(ended=True)
-        for ingestor in self._ingestors.values():
-            ingestor.close()
-            problems = list(dict.fromkeys(ingestor.problems))
+        for graphs in self._processes.values():
+            graphs.close()
+            problems = list(dict.fromkeys(graphs.ingestor.problems))
             more = (
                 [f"{len(problems) - MOST_PROBLEMS} more files of the dump cannot be read"]
                 if len(problems) > MOST_PROBLEMS
@@ -126,16 +128,55 @@ class Dumps:
                 self.notes.append(str(error))
             return None
 
-    def _ingestor(self, process_folder: Path, facts: Facts) -> Ingestor:
-        if process_folder.name not in self._ingestors:
+    def _graphs(self, process_folder: Path, facts: Facts) -> _Graphs:
+        if process_folder.name not in self._processes:
             from opscope.record.mindspore.ingest import Ingestor
             from opscope.run.store.writer import ProcessWriter
 
             writer = ProcessWriter(self._run, facts.process, keep=self._config.keep_last)
-            self._ingestors[process_folder.name] = Ingestor(
-                writer, self._config, place=process_folder
+            self._processes[process_folder.name] = _Graphs(
+                Ingestor(writer, self._config, place=process_folder)
             )
-        return self._ingestors[process_folder.name]
+        return self._processes[process_folder.name]
+
+
+class _Graphs:
+    """The graphs of one process, iteration by iteration into the steps of its tables."""
+
+    def __init__(self, ingestor: Ingestor) -> None:
+        self.ingestor = ingestor
+        self._iterations = Iterations()
+        self._step: int | None = None
+        self._finding = False
+        self._names: Counter[str] = Counter()
+        # digest -> version of what was made in this step, and in the one before
+        self._made: list[dict[int, int]] = [{}, {}]
+
+    def take(self, folder: Path, iteration: int, *, owned: bool) -> None:
+        """Take the folder of a graph that ran after those before it."""
+        from opscope.record.mindspore.ingest import Within
+
+        def here(phases: frozenset[str]) -> Within:
+            step = self._iterations.step(iteration, phases)
+            if step != self._step:
+                self._end()
+                self._step = step
+            return Within(step=step, names=self._names, versions=self._made[1] | self._made[0])
+
+        taken = self.ingestor.take(folder, owned=owned, within=here)
+        self._made[0].update(taken.made)
+        self._finding |= taken.finding
+
+    def close(self) -> None:
+        """The process has ended, and everything is taken."""
+        self._end()
+        self.ingestor.close()
+
+    def _end(self) -> None:
+        if self._step is not None:
+            self.ingestor.end_step(self._step, finding=self._finding)
+        self._names.clear()
+        self._finding, self._made = False, [{}, self._made[0]]
 
 
 def finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int, list[Path]]]:

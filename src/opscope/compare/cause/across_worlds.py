@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is otherwise where two programs are of two worlds, one of JAX or of MindSpore: by how much
+states of a training may be apart, and what tells nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.compare.pair.sketches import sketch
+from opscope.compare.side.call_rows import given_to, inputs_of
+from opscope.compare.side.lowering import GRAPH, spelling, worlds_apart
+from opscope.operators.catalogue import kin, traits_of
+from opscope.operators.spelling import JAX
+
+if TYPE_CHECKING:
+    from opscope.arrays import Bools
+    from opscope.compare.pair.meetings import Meetings
+    from opscope.compare.side.columns import Side
+
+    Sides = tuple[Side, Side]
+    Rows = tuple[list[int], list[int]]
+
+NEVER = 1 << 62  # a step that no run comes to
+FINER = 0.125  # of the limits, where a difference that is sure is followed
+EASED = 8.0  # limits, by which what is computed with updated parameters may be apart
+RATE = 1e-3  # of what an optimizer of another world adds, by which that may be off
+
+
+def rounded_rate(sides: Sides, rows: Rows) -> float:
+    """How far apart a parameter may be, to its scale, since one side is of JAX or MindSpore, whose
+    optimizers work out their rates in float32 (one less 0.999 to some power): by so much of what
+    is added.
+    """
+    worlds = [spelling(side) for side in sides]
+    added = 0.0
+    if worlds_apart(*sides):
+        shown = worlds.index(JAX) if JAX in worlds else 1 - worlds.index(GRAPH)
+        adds = _added if JAX in worlds else _moved
+        added = adds(sides[shown], rows[shown])
+    return RATE * min(1.0, added)
+
+
+def _added(side: Side, rows: list[int]) -> float:
+    """The largest of what is added to parameters at once, to theirs."""
+    size = side.tensors.size
+    added = [
+        row
+        for parameter in rows
+        for row in given_to(side, int(side.tensors.call[parameter]))
+        if size[row] == size[parameter]
+    ]
+    reach = sketch(side, rows).reach
+    return sketch(side, added).reach / reach if added and reach > 0 else 0.0
+
+
+def _moved(side: Side, rows: list[int]) -> float:
+    """How far parameters are from what the calls that write to them read of them."""
+    named = side.tensors.named
+    read = [
+        row
+        for parameter in rows
+        for row in inputs_of(side, int(side.tensors.call[parameter]))
+        if named[row] == named[parameter]
+    ]
+    return sketch(side, read).error(sketch(side, rows)) if len(read) == len(rows) else 0.0
+
+
+def eased(sides: Sides, meetings: Meetings) -> Meetings:
+    """The meetings with wider limits in steps that drift."""
+    mine, theirs = (
+        np.where(side.calls.step[side.tensors.call] >= drifts_from(sides), EASED * limit, limit)
+        for side, limit in zip(sides, meetings.limit, strict=True)
+    )
+    return msgspec.structs.replace(meetings, limit=(mine, theirs))
+
+
+def drifts_from(sides: Sides) -> int:
+    """The step from which a training drifts from one of MindSpore that is right, behind the first
+    update: its Adam adds epsilon to another denominator than torch's, so that numbers of which the
+    gradient is next to nothing move otherwise, and gradients part that losses do not show.
+    """
+    if GRAPH not in map(spelling, sides) or not worlds_apart(*sides):
+        return NEVER
+    return 1 + min(map(_first_update, sides))
+
+
+def finer(sides: Sides) -> float:
+    """By how much of its limit a difference is followed that is sure: all of it where kernels of
+    another library round otherwise.
+    """
+    return 1.0 if GRAPH in map(spelling, sides) and worlds_apart(*sides) else FINER
+
+
+def _first_update(side: Side) -> int:
+    """The first step in which an optimizer runs."""
+    optimizer = side.which(side.calls.phase, lambda phase: phase == "optimizer")
+    return int(side.calls.step[optimizer].min(initial=NEVER))
+
+
+def kept_otherwise(sides: Sides, rows: Rows) -> bool:
+    """Whether forward passes beside JAX leave another state, as the mean that a norm keeps: no
+    optimizer moved it, and no call of one can be held against one of the other.
+    """
+    if not worlds_apart(*sides):
+        return False
+    phases = {
+        side.words.get(int(side.calls.phase[side.tensors.call[row]]))
+        for side, some in zip(sides, rows, strict=True)
+        for row in some
+    }
+    return phases == {"forward"}
+
+
+def telling_nothing(sides: Sides) -> tuple[Bools, Bools]:
+    """Rows of either side that tell nothing of what the other computes: what operators make beside
+    their results, as a variance here and its root there, and the counters of an optimizer.
+    """
+    if not worlds_apart(*sides):
+        mine, theirs = (np.zeros(len(side.tensors), dtype=np.bool_) for side in sides)
+        return mine, theirs
+    mine, theirs = (_beside_results(side) | _counters(side) for side in sides)
+    return mine, theirs
+
+
+def _beside_results(side: Side) -> Bools:
+    tensors = side.tensors
+    several = side.which(side.calls.op, lambda op: traits_of(kin(op)).by_products)
+    rows = np.flatnonzero(tensors.output & ~tensors.parameter & several[tensors.call])
+    first = np.r_[True, np.diff(tensors.call[rows]) != 0][: len(rows)]
+    beside = np.zeros(len(tensors), dtype=np.bool_)
+    beside[rows[~first]] = True
+    return beside
+
+
+def _counters(side: Side) -> Bools:
+    """Single numbers of optimizers that MindSpore compiles: its powers of betas, its rates."""
+    tensors = side.tensors
+    optimizer = side.which(side.calls.phase, lambda phase: phase == "optimizer")
+    counters: Bools = (tensors.size == 1) & optimizer[tensors.call]
+    return counters & (spelling(side) == GRAPH)
