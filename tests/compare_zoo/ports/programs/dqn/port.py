@@ -48,6 +48,6 @@ for _ in range(3):
     loss.backward()
     with torch.no_grad():
         for p, s in zip(online.parameters(), squares):
-            s += (1 - 0.95) * (p.grad**2 - s)
-            p -= 2e-3 * p.grad / (s.sqrt() + 0.01)  # <- epsilon
+            s += (1 - 0.95) * (p.grad**2 - s)  # noqa: PLW2901
+            p -= 2e-3 * p.grad / (s.sqrt() + 0.01)  # noqa: PLW2901  # <- epsilon
     losses.append(loss.item())

@@ -137,7 +137,7 @@ def renamed(state):
     new = {}
     for key, value in state.items():
         for old, instead in RENAMED.items():
-            key = key.replace(old, instead)
+            key = key.replace(old, instead)  # noqa: PLW2901
         new[key] = value
     new.pop("proj_out.weight")
     return new

@@ -95,7 +95,7 @@ def adam(weights, gradients, state, count):
         m.mul_(0.9).add_(0.1 * g)
         v.mul_(0.98).add_(0.02 * g * g)  # <- second
         unbiased = v / (1 - 0.98**count)  # <- second
-        w -= 0.01 * m / (1 - 0.9**count) / (unbiased.sqrt() + 1e-9)  # <- second
+        w -= 0.01 * m / (1 - 0.9**count) / (unbiased.sqrt() + 1e-9)  # noqa: PLW2901  # <- second
 
 
 w = port_weights(torch.load(sys.argv[1]))

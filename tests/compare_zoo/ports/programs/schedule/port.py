@@ -29,7 +29,7 @@ for step in range(5):
     lr = 0.1 * (step + 1) / 2 if step < 2 else 0.05 * (1 + math.cos(math.pi * (step - 2) / 4))
     with torch.no_grad():
         for w, v, g in zip(weights, velocity, gradients):
-            g = g + 0.01 * w  # <- decoupled bias
+            g = g + 0.01 * w  # noqa: PLW2901  # <- decoupled bias
             v.mul_(0.9).add_(g)  # <- dampened
-            w -= lr * (g + 0.9 * v)  # <- nesterov decoupled warmup bias
+            w -= lr * (g + 0.9 * v)  # noqa: PLW2901  # <- nesterov decoupled warmup bias
     losses.append(loss.item())

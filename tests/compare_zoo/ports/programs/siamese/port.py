@@ -86,8 +86,8 @@ def weights_from(old):
 def lars(p, gradients, speed, rate):
     for (name, w), g in zip(p.items(), gradients):
         if not name.startswith(("scale", "offset")):
-            g = g + 0.01 * w  # <- excluded
-            g = g * (0.1 * w.norm() / g.norm())  # <- excluded
+            g = g + 0.01 * w  # noqa: PLW2901  # <- excluded
+            g = g * (0.1 * w.norm() / g.norm())  # noqa: PLW2901  # <- excluded
         speed[name] = 0.9 * speed[name] + g
         w.sub_(rate * speed[name])  # <- cosine_rate excluded
 
