@@ -114,7 +114,7 @@ class Book:
         self._counts: Counter[tuple[str, ...]] = Counter()
         self._names: Counter[str] = Counter()
         self._stacks: dict[tuple[str, ...], int] = {}
-        self._trained: dict[int, dict[tuple[int, int], str]] = {}  # of outermost Cells, by identity
+        self._parameters: dict[tuple[int, int], str] = {}  # of the outermost Cell, by address
         self._paths: dict[
             int, str
         ] = {}  # of Cells that were called, by identity: a gradient runs when they have ended
@@ -347,7 +347,7 @@ class Book:
         scopes = self.scopes
         module = path_below(scopes[-1] if scopes else None, cell)
         if not scopes and not optimizer:
-            self._trained[id(cell)] = parameters_of(cell)
+            self._parameters = parameters_of(cell)
         if optimizer:
             self.steps.optimizer_begins(id(cell))
         else:
@@ -587,9 +587,7 @@ class Book:
         row = described(self.writer.process.process, index, io, slot, tensor)
         if row.role is not None:
             return row
-        where = data_address(tensor)
-        names = (known[where] for known in self._trained.values() if where in known)
-        name = next(names, None)
+        name = self._parameters.get(data_address(tensor))
         return (
             row if name is None else msgspec.structs.replace(row, role=PARAMETER, tensor_name=name)
         )
