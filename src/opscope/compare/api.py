@@ -166,7 +166,7 @@ def pair_runs(
     told(_FOLLOWED)
     if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
         across = pair_frameworks(sides, flows, policy.mapping)
-        if not in_words_alone(across):
+        if policy.mapping is not None or not in_words_alone(across):
             return across
     common = at_common_levels(*sides)
     again = [

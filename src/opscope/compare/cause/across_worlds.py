@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.compare.cause.what_matters import FINER
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import given_to, inputs_of
 from opscope.compare.side.lowering import GRAPH, spelling, worlds_apart
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     Rows = tuple[list[int], list[int]]
 
 NEVER = 1 << 62  # a step that no run comes to
-FINER = 0.125  # of the limits, where a difference that is sure is followed
 EASED = 8.0  # limits, by which what is computed with updated parameters may be apart
 RATE = 1e-3  # of what an optimizer of another world adds, by which that may be off
 
@@ -102,7 +102,7 @@ def _first_update(side: Side) -> int:
 
 
 def kept_otherwise(sides: Sides, rows: Rows) -> bool:
-    """Whether forward passes beside JAX leave another state, as the mean that a norm keeps: no
+    """Whether forward passes of two worlds leave another state, as the mean that a norm keeps: no
     optimizer moved it, and no call of one can be held against one of the other.
     """
     if not worlds_apart(*sides):

@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.across_worlds import FINER
 from opscope.compare.cause.causes import ARRIVED, MISSING, OTHERWISE, Cause
 from opscope.compare.cause.drawn_alike import drawn_alike
 from opscope.compare.cause.forward_sites import Both, Forward
 from opscope.compare.cause.odd_ranks import OddRanks, listed
 from opscope.compare.cause.trained_states import BACKWARD, MOVED, ROUNDED
 from opscope.compare.cause.walks import MAX_REGION
+from opscope.compare.cause.what_matters import FINER
 from opscope.compare.pair.wholes import Site, Wholes, distance, shards
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.tokens import bare_module

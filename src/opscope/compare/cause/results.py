@@ -150,9 +150,8 @@ def losses_of(side: Side, source: Ints) -> Ints:
     if spelling(side) == GRAPH:
         return _unread_numbers(side, source)
     calls, tensors = side.calls, side.tensors
-    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-    place = calls.rank * (1 << 32) + calls.step
-    _, first = np.unique(place[backward], return_index=True)
+    backward = np.flatnonzero(_in_phase(side, "backward"))
+    _, first = np.unique(_step_of(side)[backward], return_index=True)
     roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
     starts = np.union1d(backward[first], backward[roots])
     read = source[~tensors.output & np.isin(tensors.call, starts) & (tensors.size == 1)]
@@ -176,6 +175,7 @@ def _unread_numbers(side: Side, source: Ints) -> Ints:
 
 
 def _step_of(side: Side) -> Ints:
+    """The rank and step of each call, as one number."""
     steps: Ints = side.calls.rank * (1 << 32) + side.calls.step
     return steps
 
@@ -189,8 +189,8 @@ def _handed_out(side: Side) -> Ints:
     backward pass of a step.
     """
     calls, tensors = side.calls, side.tensors
-    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-    places, at = np.unique(calls.rank * (1 << 32) + calls.step, return_inverse=True)
+    backward = np.flatnonzero(_in_phase(side, "backward"))
+    places, at = np.unique(_step_of(side), return_inverse=True)
     last = np.full(len(places), NONE)
     np.maximum.at(last, at[backward], backward)
     trained = np.arange(len(calls)) < last[at]

@@ -19,6 +19,7 @@ Place = tuple[int, int]  # rank and step
 # In the order in which a step comes to them: results, gradients, gradients as the optimizer gets
 # them, parameters.
 FORWARD, GRADIENT, CLIPPED, PARAMETER = range(4)
+FINER = 0.125  # of the limits, where a difference that is sure is followed
 
 
 def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:

@@ -19,7 +19,7 @@ from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.slots import slotted
 from opscope.compare.pair.tensors import pair_rows
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.lowering import OPTIMIZERS, Lowered, foreign, fused_words, lowered
+from opscope.compare.side.lowering import OPTIMIZERS, Lowered, fused_words, lowered, worlds_apart
 from opscope.compare.side.tokens import bare_module, tokens_of
 from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import traits_of
@@ -89,12 +89,12 @@ def pair_frameworks(
 
 
 def in_words_alone(pairing: Pairing) -> bool:
-    """Whether two programs of two frameworks, of which versions of tensors are known, may have
-    little more in common than words: each runs calls that compute and have no partner on the other,
-    or one does where both are trained.
+    """Whether a program of MindSpore and one of another framework, of which versions of tensors are
+    known, may have little more in common than words: each runs calls that compute and have no
+    partner on the other, or one does where both are trained.
     """
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    if not foreign(pairing.target, pairing.golden):
+    if not worlds_apart(pairing.target, pairing.golden):
         return False
     if not all(side.run.info.coverage.versions for side, _ in sides):
         return False

@@ -12,6 +12,7 @@ import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.hashes import mixed
+from opscope.compare.side.lowering import GRAPH, spelling
 from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
 
@@ -25,17 +26,16 @@ LEAST = 2  # elements: of a single number the gradient cannot be told from other
 
 
 def with_trained_names(side: Side, flow: Flow) -> Side:
-    """The side as it is where parameters and their gradients have names. Where gradients have none,
-    with those that optimizers read beside their parameters; where nothing has, with a name for each
-    tensor that is read before the first backward pass and written to in place after it, and for its
-    gradients.
+    """The side as it is where parameters have names, of MindSpore with those of the gradients that
+    its optimizers read. Else with a name for each tensor that is read before the first backward
+    pass and written to in place after it, and for its gradients.
     """
     tensors, calls = side.tensors, side.calls
     backward = side.which(calls.phase, lambda phase: phase == "backward")
     if not backward.any():
         return side
     if (tensors.parameter & (tensors.named != 0)).any():
-        return _with_read_gradients(side, flow)
+        return _with_read_gradients(side, flow) if spelling(side) == GRAPH else side
     updates = _updates(side, backward)
     own = _as_large(side, updates)
     names = np.where(own, mixed(tensors.storage.astype(np.uint64)), tensors.named)
