@@ -211,7 +211,7 @@ def test_phases_and_modules() -> None:
 def test_an_optimizer_that_is_compiled_by_itself(kernels: dict[str, str], alone: bool) -> None:
     scopes = {False: "Default", True: "Gradients/Default"}
     nodes = [
-        Node(key=str(number), op=op, name=f"{scopes['Grad' in name]}/{name}", position=number)
+        Node(key=str(number), op=op, name=f"{scopes['Grad' in name]}/{name}")
         for number, (name, op) in enumerate(kernels.items())
     ]
     assert updates_alone(nodes) is alone

@@ -35,7 +35,10 @@ _TELLING = 16.0  # times the rounding of the parameter
 
 def told_times(ratio: float) -> str:
     """In words, that all parameters move so many times as far as golden's."""
-    return f"parameters move {ratio:.4g} times as far as golden's"
+    return (
+        f"parameters move {ratio:.4g} times as far as golden's: another learning rate, or gradients "
+        "that are scaled"
+    )
 
 
 class Updates:
@@ -72,7 +75,7 @@ class Updates:
         if off <= OFF + noise and not steady:
             return ""
         if steady or apart <= OFF * abs(middle):
-            return f"{told_times(middle)}: another learning rate"
+            return told_times(middle)
         return (
             f"half of all parameters move by {off:.0%} more or less than golden's: another rate, "
             "momentum, decay or epsilon"

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 TURNED = "it holds golden's numbers in another order: transposed, flipped or permuted"
-RATE = "another learning rate, or gradients that are scaled"
 OFF = 1e-3  # of how far golden's parameters move: more is no rounding
 CROSSED = "what it reads is in each other's place: its inputs are swapped, or hold each other's"
 
@@ -87,7 +86,7 @@ def cause_of(pairing: Pairing, parting: Parting) -> Cause:
     kind = ARGUMENT if alike and differing else computed
     differences = (differing,) if alike and differing else ()
     if kind == OTHERWISE and abs(parting.moved - 1) > OFF:
-        differences = (f"{told_times(parting.moved)}: {RATE}",)
+        differences = (told_times(parting.moved),)
     sure = kind == COMPUTED and _equal_inputs(pairing, mine, theirs)
     return Cause(kind, mine, theirs, sure=sure, words=differences, region=parting.region)
 
