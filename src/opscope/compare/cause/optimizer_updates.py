@@ -36,8 +36,8 @@ _TELLING = 16.0  # times the rounding of the parameter
 def told_times(ratio: float) -> str:
     """In words, that all parameters move so many times as far as golden's."""
     return (
-        f"parameters move {ratio:.4g} times as far as golden's: another learning rate, or gradients "
-        "that are scaled"
+        f"parameters move {ratio:.4g} times as far as golden's: another learning rate, or "
+        "gradients that are scaled"
     )
 
 
