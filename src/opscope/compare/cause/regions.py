@@ -281,9 +281,9 @@ class Regions:
         return self._judged_by_growth(self._carried_back(parting, self._states.judged))
 
     def _made(self, apart: Apart) -> bool:
-        """Whether calls that are recorded made all of what is apart."""
+        """Whether calls that are recorded made all gradients of what is apart."""
         return all(
-            bool(side.tensors.output[rows].all())
+            bool((side.tensors.output | side.tensors.parameter)[rows].all())
             for side, rows in zip(self._sides, apart[2], strict=True)
         )
 
