@@ -18,7 +18,9 @@ from opscope.operators.catalogue import kin, traits_of
 from opscope.operators.spelling import JAX
 
 if TYPE_CHECKING:
-    from opscope.arrays import Bools
+    from collections.abc import Callable
+
+    from opscope.arrays import Bools, Ints, Words
     from opscope.compare.pair.meetings import Meetings
     from opscope.compare.side.columns import Side
 
@@ -46,33 +48,38 @@ def rounded_rate(sides: Sides, rows: Rows) -> float:
 
 def _added(side: Side, rows: list[int]) -> float:
     """The largest of what is added to parameters at once, to theirs."""
-    size = side.tensors.size
-    added = [
-        row
-        for parameter in rows
-        for row in given_to(side, int(side.tensors.call[parameter]))
-        if size[row] == size[parameter]
-    ]
+    added = _read_with(side, rows, given_to, side.tensors.size)
     reach = sketch(side, rows).reach
     return sketch(side, added).reach / reach if added and reach > 0 else 0.0
 
 
 def _moved(side: Side, rows: list[int]) -> float:
     """How far parameters are from what the calls that write to them read of them."""
-    named = side.tensors.named
-    read = [
-        row
-        for parameter in rows
-        for row in inputs_of(side, int(side.tensors.call[parameter]))
-        if named[row] == named[parameter]
-    ]
+    read = _read_with(side, rows, inputs_of, side.tensors.named)
     return sketch(side, read).error(sketch(side, rows)) if len(read) == len(rows) else 0.0
+
+
+def _read_with(
+    side: Side, parameters: list[int], reads: Callable[[Side, int], list[int]], column: Ints | Words
+) -> list[int]:
+    """The rows that calls read which write to parameters, of those reads gives: each of which a
+    column says the same as of the parameter.
+    """
+    return [
+        row
+        for parameter in parameters
+        for row in reads(side, int(side.tensors.call[parameter]))
+        if column[row] == column[parameter]
+    ]
 
 
 def eased(sides: Sides, meetings: Meetings) -> Meetings:
     """The meetings with wider limits in steps that drift."""
+    first = drifts_from(sides)
+    if first == NEVER:
+        return meetings
     mine, theirs = (
-        np.where(side.calls.step[side.tensors.call] >= drifts_from(sides), EASED * limit, limit)
+        np.where(side.calls.step[side.tensors.call] >= first, EASED * limit, limit)
         for side, limit in zip(sides, meetings.limit, strict=True)
     )
     return msgspec.structs.replace(meetings, limit=(mine, theirs))
@@ -83,22 +90,26 @@ def drifts_from(sides: Sides) -> int:
     update: its Adam adds epsilon to another denominator than torch's, so that numbers of which the
     gradient is next to nothing move otherwise, and gradients part that losses do not show.
     """
-    if GRAPH not in map(spelling, sides) or not worlds_apart(*sides):
+    if not _beside_mindspore(sides):
         return NEVER
-    return 1 + min(map(_first_update, sides))
+    steps = (side.calls.step[_optimizing(side)] for side in sides)
+    return 1 + min(int(of_side.min(initial=NEVER - 1)) for of_side in steps)
 
 
 def finer(sides: Sides) -> float:
     """By how much of its limit a difference is followed that is sure: all of it where kernels of
     another library round otherwise.
     """
-    return 1.0 if GRAPH in map(spelling, sides) and worlds_apart(*sides) else FINER
+    return 1.0 if _beside_mindspore(sides) else FINER
 
 
-def _first_update(side: Side) -> int:
-    """The first step in which an optimizer runs."""
-    optimizer = side.which(side.calls.phase, lambda phase: phase == "optimizer")
-    return int(side.calls.step[optimizer].min(initial=NEVER))
+def _beside_mindspore(sides: Sides) -> bool:
+    """Whether one of the two is of MindSpore and the other is not."""
+    return worlds_apart(*sides) and GRAPH in map(spelling, sides)
+
+
+def _optimizing(side: Side) -> Bools:
+    return side.which(side.calls.phase, lambda phase: phase == "optimizer")
 
 
 def kept_otherwise(sides: Sides, rows: Rows) -> bool:
@@ -139,6 +150,5 @@ def _beside_results(side: Side) -> Bools:
 def _counters(side: Side) -> Bools:
     """Single numbers of optimizers that MindSpore compiles: its powers of betas, its rates."""
     tensors = side.tensors
-    optimizer = side.which(side.calls.phase, lambda phase: phase == "optimizer")
-    counters: Bools = (tensors.size == 1) & optimizer[tensors.call]
+    counters: Bools = (tensors.size == 1) & _optimizing(side)[tensors.call]
     return counters & (spelling(side) == GRAPH)

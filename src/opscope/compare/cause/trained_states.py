@@ -22,7 +22,7 @@ from opscope.compare.side.columns import NONE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opscope.arrays import Words
+    from opscope.arrays import Ints, Words
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Meetings, Names
     from opscope.compare.pair.pairing import Pairing
@@ -164,15 +164,12 @@ class TrainedStates:
     def _moves(self, number: int, place: Place) -> dict[int, float]:
         """By how much the mean of each parameter of a side changes in a step, by name."""
         side, last = self._sides[number], self.last[number]
-        tensors, calls = side.tensors, side.calls
-        here = calls.leaf & (calls.rank == place[0]) & (calls.step == place[1])
-        here &= side.which(calls.phase, lambda phase: phase == "forward")
-        named = tensors.parameter & (tensors.named != 0) & ~tensors.output
-        read = {int(tensors.named[row]): row for row in np.flatnonzero(named & here[tensors.call])}
+        mean, rows = side.tensors.mean, _read_forward(side)
+        read = zip(side.tensors.named[rows].tolist(), places_of(side, rows), rows, strict=True)
         return {
-            name: float(tensors.mean[last[place, PARAMETER, name]] - tensors.mean[row])
-            for name, row in read.items()
-            if (place, PARAMETER, name) in last
+            name: float(mean[last[place, PARAMETER, name]] - mean[row])
+            for name, at, row in read
+            if at == place and (place, PARAMETER, name) in last
         }
 
     def _trained_alone(self, place: Place) -> list[Rows]:
@@ -280,15 +277,20 @@ class TrainedStates:
         return len(ops) == 1 and bool(difference_of(self._pairing, calls[0], calls[1]))
 
 
+def _read_forward(side: Side) -> Ints:
+    """The rows of parameters that forward passes read."""
+    tensors = side.tensors
+    forward = side.which(side.calls.phase, lambda phase: phase == "forward") & side.calls.leaf
+    named = tensors.parameter & (tensors.named != 0) & ~tensors.output
+    return np.flatnonzero(named & forward[tensors.call])
+
+
 def _reads(
     side: Side, last: dict[tuple[Place, int, int], int]
 ) -> dict[int, list[tuple[Place, int]]]:
     """A row for each step in which a model reads a parameter that is written to in none."""
-    tensors, calls = side.tensors, side.calls
+    tensors, rows = side.tensors, _read_forward(side)
     written = {name for _, stage, name in last if stage == PARAMETER}
-    forward = side.which(calls.phase, lambda phase: phase == "forward") & calls.leaf
-    named = tensors.parameter & (tensors.named != 0) & ~tensors.output
-    rows = np.flatnonzero(named & forward[tensors.call])
     rows = rows[~np.isin(tensors.named[rows], np.array(sorted(written), dtype=np.uint64))]
     reads: dict[int, dict[Place, int]] = {}
     names = tensors.named[rows].tolist()

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.meetings import first_read
+from opscope.compare.side.trained_tensors import updating
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
@@ -33,8 +34,8 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
     first = first_read(side)
     names = np.array(sorted(first), dtype=np.uint64)
     read = np.array([first[name] for name in names.tolist()] or [0], dtype=np.int64)
-    updates = side.which(calls.op, lambda op: traits_of(op).tolerance == "optimizer")
-    unseen = ~tensors.output & (flow.producer < 0) & ~tensors.parameter & updates[tensors.call]
+    unseen = ~tensors.output & (flow.producer < 0) & ~tensors.parameter
+    unseen &= updating(side)[tensors.call]
     rows = np.flatnonzero(
         (tensors.output | unseen)
         & (tensors.named != 0)

@@ -52,10 +52,9 @@ def _with_read_gradients(side: Side, flow: Flow) -> Side:
     """The side with names for gradients as calls of optimizers read them, one parameter each: what
     is no parameter, as large as the one that is written first.
     """
-    tensors, calls = side.tensors, side.calls
+    tensors = side.tensors
     names = tensors.named.copy()
-    updates = calls.leaf & side.which(calls.op, lambda op: traits_of(op).tolerance == "optimizer")
-    for call in np.flatnonzero(updates).tolist():
+    for call in np.flatnonzero(updating(side)).tolist():
         written = [row for row in outputs_of(side, call) if tensors.parameter[row]]
         for row in inputs_of(side, call) if written else ():
             made = int(flow.source_row[row])
@@ -91,6 +90,13 @@ def _updates(side: Side, backward: Bools) -> Ints:
 def computing(side: Side) -> Bools:
     """Leaf calls that do more than view, convert or allocate."""
     return side.calls.leaf & side.which(side.calls.op, lambda op: not traits_of(op).idle)
+
+
+def updating(side: Side) -> Bools:
+    """Leaf calls of operators that are a whole update of parameters."""
+    return side.calls.leaf & side.which(
+        side.calls.op, lambda op: traits_of(op).tolerance == "optimizer"
+    )
 
 
 def _as_large(side: Side, updates: Ints) -> Bools:

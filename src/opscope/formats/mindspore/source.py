@@ -91,10 +91,9 @@ def updates_alone(nodes: Collection[Node]) -> bool:
     """Whether the nodes of a graph are those of an optimizer that is compiled by itself, which is
     in no scope of its own.
     """
-    phases = {phase_of(node.op, node.name, node) for node in nodes}
-    return phases <= {"forward", "communication"} and any(
-        traits_of(node.op).tolerance == "optimizer" for node in nodes
-    )
+    updates = any(traits_of(node.op).tolerance == "optimizer" for node in nodes)
+    phases = (phase_of(node.op, node.name, node) for node in nodes if updates)
+    return updates and all(phase in {"forward", "communication"} for phase in phases)
 
 
 def _in_optimizer(name: str) -> bool:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Hashable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -105,10 +105,8 @@ class Book:
         self._local = threading.local()
         self._inputs: dict[int, list[Tensor]] = {}  # of Cells that are running, by index
         self._versions: dict[tuple[int, int], _Seen] = {}
-        self._made: list[dict[int, int]] = [
-            {},
-            {},
-        ]  # digest -> version of what was made in this step, and in the one before
+        # digest -> version of what was made in this step, and in the one before
+        self._made: ChainMap[int, int] = ChainMap({}, {})
         # primitives and compiled parts that have run, and had run when the step began
         self._done = self._begun = 0
         self._counts: Counter[tuple[str, ...]] = Counter()
@@ -251,7 +249,7 @@ class Book:
         self._counts.clear()
         self._names.clear()
         self._relatives.clear()
-        self._made = [{}, self._made[0]]
+        self._made = ChainMap({}, self._made.maps[0])
         last = self._config.selection.last_step
         if finding and self._config.on_overflow == "stop":
             self._end_program(1)
@@ -292,7 +290,7 @@ class Book:
 
         taken = self._ingestor.take(folder, owned=parts.facts.owned, within=here)
         self._tell_problems()
-        self._made[0].update(taken.made)
+        self._made.update(taken.made)
         self._finding = self._finding or taken.finding
         if iteration is not None:
             return
@@ -337,7 +335,7 @@ class Book:
             parent=scopes[-1].index if scopes else None,
             module=scopes[-1].module if scopes else "",
             names=self._names,
-            versions=known | self._made[1] | self._made[0],
+            versions=known | self._made,
         )
 
     # -- Cells -------------------------------------------------------------------------------------
@@ -500,7 +498,7 @@ class Book:
         ]
         rows = [row for row, _ in (*inputs, *outputs)]
         read, made = [row for row, _ in inputs], [row for row, _ in outputs]
-        self._made[0].update(
+        self._made.update(
             {
                 row.digest: row.version
                 for row in made
@@ -599,11 +597,7 @@ class Book:
         key = data_address(tensor)
         seen = self._versions.get(key)
         if seen is None or seen.digest != digest:
-            made = (
-                next((part[digest] for part in self._made if digest in part), None)
-                if digest is not None
-                else None
-            )
+            made = self._made.get(digest) if digest is not None else None
             of_base = self._of_base(tensor, array, digest) if made is None else made
             version = self._numbers.next_version() if of_base is None else of_base
         else:
@@ -619,7 +613,7 @@ class Book:
         seen = self._versions.get(base[0]) if base is not None else None
         if base is None or seen is None or digest is None or seen.digest != digest_of(base[1]):
             return None
-        self._made[0][digest] = seen.version  # MindSpore may read a copy of the view
+        self._made[digest] = seen.version  # MindSpore may read a copy of the view
         return seen.version
 
     def _kept(self, row: Tensor, array: Array | None) -> Tensor:

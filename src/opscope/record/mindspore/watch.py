@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 import signal
 import threading
-from collections import Counter
+from collections import ChainMap, Counter
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -150,7 +150,7 @@ class _Graphs:
         self._finding = False
         self._names: Counter[str] = Counter()
         # digest -> version of what was made in this step, and in the one before
-        self._made: list[dict[int, int]] = [{}, {}]
+        self._made: ChainMap[int, int] = ChainMap({}, {})
 
     def take(self, folder: Path, iteration: int, *, owned: bool) -> None:
         """Take the folder of a graph that ran after those before it."""
@@ -161,10 +161,10 @@ class _Graphs:
             if step != self._step:
                 self._end()
                 self._step = step
-            return Within(step=step, names=self._names, versions=self._made[1] | self._made[0])
+            return Within(step=step, names=self._names, versions=self._made)
 
         taken = self.ingestor.take(folder, owned=owned, within=here)
-        self._made[0].update(taken.made)
+        self._made.update(taken.made)
         self._finding |= taken.finding
 
     def close(self) -> None:
@@ -176,7 +176,7 @@ class _Graphs:
         if self._step is not None:
             self.ingestor.end_step(self._step, finding=self._finding)
         self._names.clear()
-        self._finding, self._made = False, [{}, self._made[0]]
+        self._finding, self._made = False, ChainMap({}, self._made.maps[0])
 
 
 def finished(dump: Path, taken: set[Path], *, ended: bool) -> Iterator[tuple[int, list[Path]]]:
