@@ -106,6 +106,14 @@ def test_a_healthy_result_agrees_with_one_of_double_precision(
     assert found.verdict in ("equal", "agree"), found.words
 
 
+def test_an_average_is_of_the_size_of_its_terms() -> None:
+    extents = [statistics(array(IMAGE))]
+    pooled = magnitude_of("aten::avg_pool2d.default", 4, extents)
+    for op in ("AvgPool", "tf::AvgPool", "aten::avg_pool3d.default", "aten::_adaptive_avg_pool3d"):
+        assert magnitude_of(op, 4, extents) == pooled, op
+    assert magnitude_of("aten::sum.default", 4, extents) == pytest.approx(4 * (pooled or 0.0))
+
+
 def test_sums_in_any_order_agree() -> None:
     """Sequential float32 sums, the worst way there is, forwards and backwards."""
     for values in (np.abs(array(drawn(20_000))), array(drawn(20_000))):

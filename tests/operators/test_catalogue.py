@@ -111,6 +111,24 @@ def test_every_kind_of_tolerance_has_its_rule() -> None:
     assert {row["tolerance"] for row in rows if "tolerance" in row} <= set(_RULES) | set(UNJUDGED)
 
 
+@pytest.mark.parametrize(
+    ("op", "writes"),
+    [
+        ("ResourceApplyGradientDescent", "0"),
+        ("ResourceApplyAdagradV2", "0,1"),
+        ("ResourceApplyAddSign", "0,1"),
+        ("ResourceSparseApplyMomentum", "0,1"),
+        ("ResourceApplyAdagradDA", "0,1,2"),
+        ("ResourceApplyAdaMax", "0,1,2"),
+        ("ResourceSparseApplyFtrlV2", "0,1,2"),
+        ("ResourceApplyAdamWithAmsgrad", "0,1,2,3"),
+        ("ApplyRotaryPosEmb", ""),
+    ],
+)
+def test_which_variables_an_update_of_tensorflow_writes(op: str, writes: str) -> None:
+    assert traits_of(f"tf::{op}").writes == writes
+
+
 def test_every_flag_is_set_somewhere() -> None:
     rows = [row for name in SHEETS for row in sheet(name).rows.values()]
     for flag in ("moves", "view", "allocates", "random", "contraction"):

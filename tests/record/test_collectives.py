@@ -43,6 +43,7 @@ def alone() -> Iterator[None]:
     [
         ("c10d.allgather_", {"0"}),
         ("c10d.send", set()),
+        ("c10d.monitored_barrier_", set()),
         ("_c10d_functional.all_reduce", set()),
         ("_c10d_functional.wait_tensor", {"0"}),
         ("_c10d_functional.all_gather_into_tensor_out", {"kwargs.out"}),

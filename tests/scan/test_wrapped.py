@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 import opscope
+from opscope.judge.wrapping import follows
 from opscope.operators.catalogue import family
 from opscope.run.finding import Finding
 
@@ -66,6 +67,11 @@ def test_a_call_that_fails_unwrapped_too_is_the_origin_itself(tmp_path: Path) ->
         lambda: learn(((ints(-70000, 3) * ints(70000, 3)).float() - 1e10).sqrt()), tmp_path
     )
     assert [family(one.op or "") for one in (first, second)] == ["sqrt", "mul"]
+
+
+@pytest.mark.parametrize("op", ["aten::div.Tensor", "torch.true_divide", "torch.divide", "Divs"])
+def test_every_quotient_is_followed(op: str) -> None:
+    assert follows(op)
 
 
 def test_a_remainder_ends_it(tmp_path: Path) -> None:

@@ -120,7 +120,6 @@ def magnitude_of(op: str, terms: int, inputs: Sequence[Extent]) -> float | None:
     Of n terms a b, by Cauchy and Schwarz, at most |row of a| |column of b|, each at most
     min(sqrt(n) max|a|, |a|); and about n rms(a) rms(b), twice which is taken where it is less.
     """
-    name = family(op)
     kind = families.tolerance_kind(op)
     known = [
         extent
@@ -135,9 +134,7 @@ def magnitude_of(op: str, terms: int, inputs: Sequence[Extent]) -> float | None:
         return None
     factors = sorted((_factor(extent, terms) for extent in known), reverse=True)[:wanted]
     total = math.prod(factors) if kind == "product" else factors[0] * math.sqrt(terms)
-    return (
-        total / terms if name in ("mean", "nanmean", "reducemean") or "avg_pool" in name else total
-    )
+    return total / terms if traits_of(op).error == "mean" else total
 
 
 def _factor(extent: Extent, terms: int) -> float:

@@ -22,7 +22,7 @@ from opscope.judge.arguments import NO_ARGUMENTS, Arguments
 from opscope.judge.integers import ARITHMETIC, INTERVALS, NEGATION, Operands, Span, integer_bits
 from opscope.judge.limits import integer_range, largest_finite
 from opscope.judge.reading import Reading
-from opscope.operators.catalogue import family, traits_of
+from opscope.operators.catalogue import family, kin, traits_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Array
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 UNSIGNED = 0x80
 WRAPS = NEGATION | ARITHMETIC | UNSIGNED
 MULTIPLIER = 1 << 16  # odd factors from here on scatter bits: 69069, 1664525, 16777619, 2654435761
-QUOTIENTS = frozenset({"div", "true_divide"})
 
 
 class Wrapped(msgspec.Struct, frozen=True):
@@ -71,14 +70,14 @@ def follows(op: str) -> bool:
     known = traits_of(op)
     if known.bitwise or reduces(op):
         return False
-    return INTERVALS.find(op) is not None or known.cast or known.moves or family(op) in QUOTIENTS
+    return INTERVALS.find(op) is not None or known.cast or known.moves or kin(op) == "div"
 
 
 def scatters(op: str, arguments: Arguments, inputs: Sequence[Reading]) -> bool:
     """Whether a product has a factor as hashes and linear congruential generators have: one odd,
     large number.
     """
-    if family(op) not in {"mul", "_foreach_mul", "addcmul"}:
+    if traits_of(op).bound != "product":
         return False
     constants = [
         reading.min_int
@@ -96,8 +95,8 @@ def unwrapped(op: str, arguments: Arguments, seen: Seen) -> Span | None:
     """Between which values the result of a call lies whose wrapped inputs are taken unwrapped; None
     where that is not known.
     """
-    name, rule = family(op), INTERVALS.find(op)
-    moved = rule is None and name not in QUOTIENTS
+    rule = INTERVALS.find(op)
+    moved = rule is None and kin(op) != "div"
     operands = _operands(NO_ARGUMENTS if moved else arguments, seen)
     if operands is None:
         return None
@@ -111,7 +110,7 @@ def unwrapped(op: str, arguments: Arguments, seen: Seen) -> Span | None:
             if operands.spans
             else None
         )
-    if name == "mul" and len(seen) == 2 and _same(seen[0][0], seen[1][0]):
+    if family(op) == "mul" and len(seen) == 2 and _same(seen[0][0], seen[1][0]):
         rule = INTERVALS.find("square") or rule
     return rule(operands)
 

@@ -65,7 +65,8 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     watched: bool = False  # integers wrap in silence in it: judged by their values
     labelled: bool = False  # reads one element of each row, the one that a label names
     sums: bool = False  # on absolute values it gives the sum of its terms' magnitudes
-    chooses: bool = False  # which of several equal elements it names is its own choice
+    # which of several equal elements it names, or gives a gradient, is its own choice
+    chooses: bool = False
     commutes: bool = False  # its operands may stand in any order
     error: str = ""  # how an error of its inputs is carried to its outputs: a kind of compare
     loss: bool = False  # computes a loss, not a gradient of one
@@ -79,6 +80,7 @@ class Traits(msgspec.Struct, frozen=True, kw_only=True):
     idle: bool = False  # nothing is computed: left out or called once more, no result differs
     linear_update: bool = False  # a part of optimizers that only add and multiply
     # Of calls that exchange values with other ranks.
+    collective: bool = False  # is such a call, of a graph: torch's are told by their namespace
     # after it every rank of the group holds the same; after others that may differ by rank
     alike: bool = False
     # what it is called with must have the same shapes on every rank of the group

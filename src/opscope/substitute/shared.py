@@ -30,7 +30,7 @@ from opscope.judge.replayed import (
     judge_output,
 )
 from opscope.judge.tolerance import LAMBDA
-from opscope.operators.catalogue import traits_of
+from opscope.operators.catalogue import kin, traits_of
 from opscope.substitute.arguments import Conditions, dtype_name
 from opscope.substitute.definition import Definition, defined
 from opscope.substitute.integers import judge_integers
@@ -53,9 +53,6 @@ from opscope.substitute.witness.apart import apart, is_product_of_transposes
 # Unit roundoff of float32 products under torch.set_float32_matmul_precision: bfloat16 or TF32
 # inside.
 IN_FORCE = {"medium": 2.0**-8, "high": 2.0**-11}
-# Documented to lose digits where its results are small beside its inputs: distances by products.
-DOCUMENTED = frozenset({"_cdist_forward", "cdist", "_euclidean_dist"})
-BY_EQUALITY = frozenset({"_cdist_backward", "_pdist_backward"})
 HEADROOM = 2  # what rounds to infinity on the way is this near the largest number
 HALF = frozenset({"float16", "bfloat16"})
 # part of the magnitudes of its terms that a sum in a half type loses only where it stops growing
@@ -93,7 +90,8 @@ def judge_shared(
                 reason=f"{far.reason}; {told.words} the operator gives {told.value!r}",
                 witnesses=2,
             )
-        if bound.name not in DOCUMENTED and is_gross(truth, slot, tensor):
+        # Distances by products are documented to lose digits where they are small.
+        if kin(bound.call.op) != "cdist" and is_gross(truth, slot, tensor):
             return msgspec.structs.replace(
                 far, reason=f"{far.reason}; {WORDS[truth.attempt.name]}", witnesses=1
             )
@@ -108,7 +106,7 @@ def is_free(bound: Bound, slot: str) -> bool:
     """
     if slot in traits_of(bound.call.op).scratch.split(","):
         return True
-    return bound.name in BY_EQUALITY and {"float": "inf"} in bound.call.args["args"]
+    return traits_of(bound.call.op).chooses and {"float": "inf"} in bound.call.args["args"]
 
 
 WORDS = {

@@ -11,7 +11,7 @@ import torch
 
 from opscope.judge.replayed import Terms
 from opscope.judge.terms import terms_of as count_of
-from opscope.operators.catalogue import traits_of
+from opscope.operators.catalogue import kin, traits_of
 from opscope.substitute.arguments import Conditions, values_of
 from opscope.substitute.layout import GRADIENT
 from opscope.substitute.perform import Bound, Performed, outputs_of
@@ -62,7 +62,7 @@ def absolute(bound: Bound) -> Performed:
     }
     args, kwargs = values_of(bound.call.args, tensors, where)
     name = bound.name
-    if name in {"sub", "sub_", "rsub"}:  # differences lose digits where sums do not
+    if kin(bound.call.op) == "sub":  # differences lose digits where sums do not
         kwargs["alpha"] = -abs(
             kwargs.get("alpha", args[2] if name == "rsub" and len(args) > 2 else 1)
         )

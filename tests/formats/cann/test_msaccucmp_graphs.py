@@ -182,6 +182,25 @@ def test_what_lies_between_quantisation_and_its_reversal_is_not_compared(tmp_pat
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "truth_of_input"),
+    [("TransData", "in"), ("Cast", "in"), ("TensorMove", "in"), ("Transpose", "*"), ("Copy", "in")],
+)
+def test_a_golden_is_looked_for_behind_a_new_operator_that_hands_on(
+    kind: str, truth_of_input: str, tmp_path: Path
+) -> None:
+    ops = [
+        op("in", [], ["in"], [("in", 0)]),
+        op("new", ["in:0"], [], kind=kind),
+        op("out", ["new:0"], ["out"], [("out", 0)]),
+    ]
+    golden = truth(tmp_path / "gt", **{"in": X * 2, "out": X * 8})
+    words = ("-m", device(tmp_path / "npu", "in", "new", "out"), "-g", golden)
+    given = ("-out", tmp_path / "out", "-alg", "1", "-f", graph(tmp_path / "g.json", *ops))
+    assert run("compare", *words, *given) == 0
+    assert compared(tmp_path / "out")["out:input:0"][0] == truth_of_input
+
+
 def test_a_graph_without_fusion_names_the_operators_of_its_dump(tmp_path: Path) -> None:
     fused = graph(tmp_path / "open.json", op("ab", [], ["a", "b"], [("b", 0)]))
     unfused = graph(

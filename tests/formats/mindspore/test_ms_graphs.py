@@ -194,7 +194,9 @@ def test_phases_and_modules() -> None:
     assert phase_of("Mul", "Gradients/Default/a-B/Grad_Mul/Mul-op0", None) == "backward"
     assert phase_of("Mul", "Gradients_Default_a-B_Grad_Mul_Mul-op0", None) == "backward"
     assert phase_of("Mul", "recompute_Default/a-B/Mul-op0", None) == "recompute"
-    assert phase_of("AllReduce", "Default/AllReduce-op0", None) == "communication"
+    for op in ("AllReduce", "NeighborExchangeV2", "Receive", "AllGatherV", "_ReduceScatter"):
+        assert phase_of(op, f"Default/{op}-op0", None) == "communication"
+    assert phase_of("ReduceSum", "Default/ReduceSum-op0", None) == "forward"
     assert phase_of("AssignAdd", "Default/optimizer-Adam/AssignAdd-op0", None) == "optimizer"
     assert module_of("Default/network-A/_b-C/fc1-Dense/MatMul-op0") == "network._b.fc1"
     assert module_of("Default_network-A_fc1-Dense_MatMul-op0") is None

@@ -22,23 +22,7 @@ import msgspec
 from opscope.errors import FormatError
 from opscope.formats.bounded_json import load_json
 from opscope.formats.cann.names import sanitised
-
-# Operators that give on what they read: a golden is looked for behind them.
-PASSED = frozenset(
-    {
-        "TransData",
-        "Cast",
-        "Reshape",
-        "Squeeze",
-        "Unsqueeze",
-        "Identity",
-        "ExpandDims",
-        "FlattenV2",
-        "Flatten",
-        "Data",
-    }
-)
-
+from opscope.operators.catalogue import traits_of
 
 # Operators between a quantisation and its reversal are told by names and element types, as
 # msaccucmp tells them.
@@ -113,10 +97,16 @@ class Graph(msgspec.Struct, frozen=True):
             if producer is None:
                 return Output(name, output)
             original = producer.original(output)
-            if original.name is not None or producer.op_type not in PASSED:
+            if original.name is not None or not hands_on(producer.op_type):
                 return original
             op, index = producer, 0
         return None
+
+
+def hands_on(op_type: str) -> bool:
+    """Whether a type gives on what it read: a golden is looked for behind it."""
+    known = traits_of(op_type)
+    return known.handed_on or known.cast
 
 
 def is_graph(path: Path) -> bool:

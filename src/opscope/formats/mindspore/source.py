@@ -21,25 +21,6 @@ _ROOTS = frozenset(
     {"Default", "Gradients", "Expand", "_Muls", "_Adds"}
 )  # scopes that are no Cell's
 _DEF = re.compile(r"(?:async\s+)?def\s+(\w+)")
-_COMMUNICATION = frozenset(
-    {
-        "allreduce",
-        "allgather",
-        "reducescatter",
-        "broadcast",
-        "alltoall",
-        "alltoallv",
-        "neighborexchange",
-        "neighborexchangev2",
-        "send",
-        "receive",
-        "reduce",
-        "collectivescatter",
-        "collectivegather",
-        "barrier",
-        "batchisendirecv",
-    }
-)
 
 
 def user_line(trace: tuple[Frame, ...]) -> str | None:
@@ -76,7 +57,7 @@ def phase_of(op: str, name: str, node: Node | None) -> str:
     the name says so.
     """
     text = name.replace("/", "_")
-    if op.lower().removeprefix("_") in _COMMUNICATION:
+    if traits_of(op.removeprefix("_")).collective:
         return "communication"
     if "recompute_" in text or (node is not None and node.node_attrs.get("duplicated") is True):
         return "recompute"

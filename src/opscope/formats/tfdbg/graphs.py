@@ -13,12 +13,12 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from opscope.formats.tfdbg.events import Events, Op
+from opscope.operators.catalogue import traits_of
 
 ALIASES = frozenset({"Identity", "IdentityN"})  # their results are what they were given
 READS = frozenset({"ReadVariableOp"})
 GIVEN = frozenset({"Placeholder", "PlaceholderWithDefault"})
 CONSTANTS = frozenset({"Const"})
-VIEWS = frozenset({"Reshape", "ExpandDims", "Squeeze"})
 TAKEN = frozenset({"OptionalGetValue"})
 PIPELINE = "Dataset_"  # graphs of tf.data
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
@@ -27,20 +27,6 @@ _ASSIGNS = re.compile(r"(?:Assign\w*|Resource(?:Sparse)?Apply\w+)")
 _OF_VARIABLES = re.compile(
     r"ReadVariableOp|Assign\w*VariableOp|Resource\w+|VarIsInitializedOp|VariableShape"
 )
-_UPDATED = {  # how many variables those of more than one take
-    "Adam": 3,
-    "AdamWithAmsgrad": 4,
-    "AdaMax": 3,
-    "Adagrad": 2,
-    "AdagradV2": 2,
-    "Adadelta": 3,
-    "Momentum": 2,
-    "KerasMomentum": 2,
-    "RMSProp": 3,
-    "CenteredRMSProp": 4,
-    "Ftrl": 3,
-    "FtrlV2": 3,
-}
 _APPLIES = re.compile(r"Resource(?:Sparse)?Apply\w+")
 _GRADIENT_GRAPH = re.compile(r"__backward_.*|.*_grad_\d+")
 _OF_A_GRADIENT = re.compile(r"(?:.*/)?gradients/(.+)_grad/[^/]+(?:/.*)?")
@@ -64,7 +50,13 @@ def assigns(kind: str) -> bool:
 
 def _variables_of(kind: str) -> int:
     """How many of its first inputs are variables."""
-    return _UPDATED.get(kind.partition("Apply")[2], 1)
+    return len(traits_of(f"tf::{kind}").writes.split(","))
+
+
+def is_view(kind: str) -> bool:
+    """Whether operators of a type give the elements they read, in their order, where they lie."""
+    known = traits_of(f"tf::{kind}")
+    return known.view and known.in_order
 
 
 def is_parallel(kind: str) -> bool:

@@ -29,10 +29,10 @@ from opscope.formats.tfdbg.graphs import (
     PIPELINE,
     READS,
     TAKEN,
-    VIEWS,
     Static,
     assigns,
     is_parallel,
+    is_view,
     own_frames,
     phase_of,
     producer,
@@ -204,7 +204,7 @@ class Timeline:
         if draft is None:
             draft = self._draft(op, static, running, trace.device)
         state = self._state(trace.tensor, TRACES)
-        if op.type in VIEWS and draft.inputs:
+        if is_view(op.type) and draft.inputs:
             _seen_as(draft.inputs[0][1], state)
         running.states[trace.op, trace.slot] = state
         state.maker = draft
@@ -428,7 +428,7 @@ class Timeline:
         )
         for slot, (number, tensor) in enumerate(states):
             state = self._result(event, tensor)
-            if event.type in VIEWS and draft.inputs:
+            if is_view(event.type) and draft.inputs:
                 _seen_as(draft.inputs[0][1], state)
             self._eager[number] = state
             state.maker = state.maker or draft

@@ -13,6 +13,7 @@ import torch
 from opscope.judge.operators import HANDS_ON, is_overwritten, is_workspace
 from opscope.kernels.calls import Operator
 from opscope.operators.catalogue import traits_of
+from opscope.operators.spelling import in_place
 from opscope.substitute.schema import written_arguments
 
 # Keys that the operators go through which these kernels call, and the device whose autocast has to
@@ -27,9 +28,8 @@ CALLED_THROUGH: dict[str, dict[str, str | None]] = {
 
 COMMUNICATION = frozenset({"c10d", "_c10d_functional", "_c10d_functional_autograd"})
 
-# What collectives write where their schemas do not say so: c10d's its first argument, but for those
-# that only send or wait.
-SENDING = frozenset({"send", "barrier", "monitored_barrier_", "check_for_nan"})
+# What functional collectives fill, at the latest while they are waited for, where their schemas do
+# not say so. It is no trait `writes`, by which a wait would count as a call in place.
 RECEIVING = {
     "irecv": frozenset({"0"}),
     "batch_p2p_ops": frozenset({"3"}),
@@ -39,8 +39,9 @@ RECEIVING = {
 
 def exchanged(namespace: str, short: str, marked: frozenset[str]) -> frozenset[str]:
     """Slots that a collective writes, now or until it has been waited for."""
-    if namespace == "c10d":
-        return frozenset() if short in SENDING else frozenset({"0"})
+    if namespace == "c10d":  # whose schemas mark nothing: by its name, but for what only waits
+        writes = in_place(short) and short != "monitored_barrier_"
+        return frozenset({"0"}) if writes else frozenset()
     return RECEIVING.get(short, marked)
 
 
