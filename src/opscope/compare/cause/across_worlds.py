@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is otherwise where two programs are of two worlds, one of JAX or of MindSpore: by how much
-states of a training may be apart, and what tells nothing.
+"""What is otherwise where two programs are of two worlds, one of JAX or of MindSpore, or compute in
+a coarse type: by how much states of a training may be apart, and what tells nothing.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.cause.what_matters import FINER
+from opscope.compare.pair.meetings import coarsened
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import given_to, inputs_of
 from opscope.compare.side.lowering import GRAPH, spelling, worlds_apart
@@ -86,13 +87,15 @@ def eased(sides: Sides, meetings: Meetings) -> Meetings:
 
 
 def drifts_from(sides: Sides) -> int:
-    """The step from which a training drifts from one of MindSpore that is right, behind the first
-    update: its Adam adds epsilon to another denominator than torch's, so that numbers of which the
-    gradient is next to nothing move otherwise, and gradients part that losses do not show.
+    """The step from which trainings that are right drift apart, behind the first update: from
+    MindSpore's, whose Adam adds epsilon to another denominator than torch's, so that numbers of
+    which the gradient is next to nothing move otherwise, and gradients part that losses do not
+    show; and in types as coarse as bfloat16, of whose roundings all gradients have their part.
     """
-    if not _beside_mindspore(sides):
+    if not _beside_mindspore(sides) and not coarsened(sides):
         return NEVER
-    steps = (side.calls.step[_optimizing(side)] for side in sides)
+    trains = _optimizing if _beside_mindspore(sides) else _backward
+    steps = (side.calls.step[trains(side)] for side in sides)
     return 1 + min(int(of_side.min(initial=NEVER - 1)) for of_side in steps)
 
 
@@ -106,6 +109,10 @@ def finer(sides: Sides) -> float:
 def _beside_mindspore(sides: Sides) -> bool:
     """Whether one of the two is of MindSpore and the other is not."""
     return worlds_apart(*sides) and GRAPH in map(spelling, sides)
+
+
+def _backward(side: Side) -> Bools:
+    return side.which(side.calls.phase, lambda phase: phase == "backward")
 
 
 def _optimizing(side: Side) -> Bools:

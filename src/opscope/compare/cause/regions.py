@@ -45,6 +45,7 @@ from opscope.compare.pair.common_steps import in_common_steps, same_steps
 from opscope.compare.pair.meetings import (
     COARSEST,
     Meetings,
+    coarsened,
     first_read,
     meet,
     multiplied,
@@ -71,6 +72,7 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 
+BURST = 0.1  # of itself, which roundings of a coarse type do not come to in one call
 LEAP = 16.0  # limits that roundings do not pass, though an operator makes much of them
 CLOSE = 5e-7  # of itself: a number that is further off may just have hardly changed
 MAX_NORMS = 8  # that what is apart may have come through unseen
@@ -138,6 +140,7 @@ class Regions:
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
         self._parts = tuple(map(np.zeros_like, self.unmet))
         self._same = same_elements(*self._sides), same_elements(*self._sides[::-1])
+        self._coarse = coarsened(self._sides)
         self._finer = finer(self._sides)
         silent = telling_nothing(self._sides)
         self._vague = (
@@ -275,7 +278,8 @@ class Regions:
         if parting is None:
             return None
         if stage == PARAMETER:
-            parting = msgspec.structs.replace(parting, moved=self._states.times_moved(place))
+            moved = self._states.times_moved(place, [rows for _, _, rows in chosen])
+            parting = msgspec.structs.replace(parting, moved=moved)
         if place in self._cut and self._accumulates(parting.start):
             parting = self._in_passes(place, ends) or parting
         return self._judged_by_growth(self._carried_back(parting, self._states.judged))
@@ -294,6 +298,8 @@ class Regions:
 
     def _judged_by_growth(self, parting: Parting) -> Parting:
         """A parting, and whether rounding that grew until it is seen is all that there is to it."""
+        if self._coarse and not self._bursts(parting.start):
+            return msgspec.structs.replace(parting, grown=True)
         if parting.words or parting.row >= 0 or min(parting.start) < 0:
             return parting
         mine, theirs = (unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True))
@@ -313,6 +319,22 @@ class Regions:
             and one_family(self.pairing, mine, theirs)
             and not difference_of(self.pairing, mine, theirs)
         )
+
+    def _bursts(self, start: tuple[int, int]) -> bool:
+        """Whether what either of two calls makes is further apart than roundings of a coarse type
+        come to, or the two are called with other arguments.
+        """
+        alike = min(start) >= 0 and one_family(self.pairing, *start)
+        if alike and difference_of(self.pairing, *start):
+            return True
+        made = [
+            (number, row)
+            for number, call in enumerate(start)
+            if call >= 0
+            for row in outputs_of(self._sides[number], call)
+            if not self._vague[number][row]
+        ]
+        return not made or any(self.meetings.error[number][row] > BURST for number, row in made)
 
     def _leaps(self, number: int, call: int) -> bool:
         """Whether what a call makes is further apart than roundings may come to anywhere."""
@@ -347,7 +369,7 @@ class Regions:
 
     def _by_read_out(self) -> Parting | None:
         """Where all that training shows agrees: a number that both read out and is not the same."""
-        alone = not self._states.places and not self._compares_results()
+        alone = not self._states.compared and not self._compares_results()
         both, apart = read_out_apart(self.pairing, self.meetings, self.unmet, alone=alone)
         self.nothing = alone and not both
         parting = self._located(*apart) if apart else None

@@ -14,10 +14,11 @@ from opscope.compare.cause.across_worlds import drifts_from, kept_otherwise, rou
 from opscope.compare.cause.gradient_paths import Path
 from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
 from opscope.compare.pair.arguments import difference_of
-from opscope.compare.pair.meetings import learnt_names
+from opscope.compare.pair.meetings import coarse_unit, coarsened, learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.columns import NONE
+from opscope.compare.side.records import tensor_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -31,14 +32,22 @@ if TYPE_CHECKING:
     Held = tuple[Names, list[int], list[int]]  # parameters, and the rows of either side
     Rows = tuple[list[int], list[int]]  # of either side
     Apart = tuple[Place, int, Rows]  # and the stage
+    Moves = dict[tuple[Place, int], tuple[float, float]]  # by place and name
 
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
+ROUNDINGS = (
+    8  # the same in those of a coarse type, which no sum of many comes out of as they went in
+)
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
+MOVED_COARSELY = 0.5  # the same in a coarse type: what begins as zeros is all roundings
 SEVERAL = 4  # parameters that tell how far all of them move
 STEADY = 0.1  # of what is off, by which single ones may be off otherwise
+OFF = 0.02  # of how far a parameter moves: more, by the same part of several, is another rate
+ALIKE = 2e-3  # of what is off, by which parameters of one rate may be off otherwise
+NEARLY = 0.25  # the same, of norms
 EVENLY = 2.0  # times as far off as another: what all elements of a parameter are made less by
 
 
@@ -49,6 +58,9 @@ class TrainedStates:
         self._pairing, self._meetings, self._names = pairing, meetings, names
         self._sides = pairing.target, pairing.golden
         self._drifts_from = drifts_from(self._sides)
+        unit = coarse_unit(self._sides)
+        self._coarse = coarsened(self._sides)
+        self._rounding = ROUNDINGS * unit if self._coarse else ROUNDED
 
     @cached_property
     def last(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
@@ -70,6 +82,17 @@ class TrainedStates:
         """The places at which both sides have them, in order."""
         mine, theirs = ({place for place, _, _ in last} for last in self.last)
         return sorted(mine & theirs)
+
+    @cached_property
+    def compared(self) -> bool:
+        """Whether anything is known of one parameter on both sides at once."""
+        return any(
+            min(*mine, *theirs) >= 0
+            for place in self.places
+            for stage in (GRADIENT, CLIPPED, PARAMETER)
+            for names in self._names
+            for mine, theirs in [self._rows((place, stage), names)]
+        )
 
     @cached_property
     def _updating(self) -> set[Place]:
@@ -108,14 +131,16 @@ class TrainedStates:
                 ]
                 if stage != PARAMETER:
                     reach = max((self._reach(entry) for entry in held), default=0.0)
-                    nothing |= {entry[0] for entry in held if self._least(entry) <= ROUNDED * reach}
+                    nothing |= {
+                        entry[0] for entry in held if self._least(entry) <= self._rounding * reach
+                    }
                 judged = [entry for entry in held if entry[0] not in nothing]
                 if stage == GRADIENT:
                     judged = [
                         entry for entry in judged if not self._alike_clipped(place, entry, share)
                     ]
                 if stage == PARAMETER or place[1] < self._drifts_from:
-                    apart = self._further(stage, judged, share)
+                    apart = self._further((place, stage), judged, share)
                     yield from ((place, stage, rows) for rows in apart)
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
@@ -147,30 +172,76 @@ class TrainedStates:
         )
         return Path(mine, theirs, TRAINS if writes[0] else LEAVES)
 
-    def times_moved(self, place: Place) -> float:
-        """How many times as far as golden's the target's parameters move in a step, by their means;
-        1 where that is not the same of nearly all of several.
+    def times_moved(self, place: Place, apart: list[Rows]) -> float:
+        """How many times as far as golden's the target's parameters move in a step, by their means,
+        or those of them that are apart; 1 where that is not the same of nearly all of several.
         """
-        moves = [self._moves(number, place) for number in (0, 1)]
-        pairs = [(names[0][0], names[1][0]) for names in self.judged if max(map(len, names)) == 1]
-        known = [pair for pair in pairs if pair[0] in moves[0] and moves[1].get(pair[1])]
-        ratios = np.array([moves[0][mine] / moves[1][theirs] for mine, theirs in known])
-        if len(ratios) < SEVERAL:
-            return 1.0
-        middle = float(np.median(ratios))
-        off = float(np.median(np.abs(ratios - middle)))
-        return middle if off <= STEADY * abs(middle - 1) else 1.0
+        moved = self._ratios(place)
+        ratios = np.array(list(moved.values()))
+        if len(ratios) >= SEVERAL:
+            middle = float(np.median(ratios))
+            off = float(np.median(np.abs(ratios - middle)))
+            if middle != 1 and off <= STEADY * abs(middle - 1):
+                return middle
+        group = self._of_one_rate(place, apart)
+        return moved[self._name(0, group[0])] if group else 1.0
 
-    def _moves(self, number: int, place: Place) -> dict[int, float]:
-        """By how much the mean of each parameter of a side changes in a step, by name."""
-        side, last = self._sides[number], self.last[number]
-        mean, rows = side.tensors.mean, _read_forward(side)
-        read = zip(side.tensors.named[rows].tolist(), places_of(side, rows), rows, strict=True)
+    def _of_one_rate(self, place: Place, apart: list[Rows]) -> list[Rows]:
+        """Those of what is apart that move as many times as far as golden's, where that is not
+        once: parameters of a group that has another rate. Of a matrix the norm tells it, too;
+        gradients of a bias may be rounding alone, and then it moves by anything.
+        """
+        moved = self._ratios(place)
+        known = [
+            (moved[name], rows)
+            for rows in apart
+            for name in [self._name(0, rows)]
+            if max(map(len, rows)) == 1 and abs(moved.get(name, 1.0) - 1) > OFF
+        ]
+        alike = [
+            [rows for ratio, rows in known if abs(ratio - middle) <= ALIKE * abs(middle - 1)]
+            for middle, matrix in known
+            if self._norm_moves(place, matrix, middle)
+        ]
+        return max(alike, key=len, default=[])
+
+    def _norm_moves(self, place: Place, rows: Rows, ratio: float) -> bool:
+        """Whether the norm of a parameter, which is a matrix, moves about as many times as far as
+        golden's: what is added counts in its square, too.
+        """
+        sides = zip(self._sides, self._moves, rows, strict=True)
+        mine, theirs = (
+            float(moved.get((place, int(side.tensors.named[some[0]])), (0.0, 0.0))[1])
+            for side, moved, some in sides
+        )
+        if theirs == 0 or abs(mine / theirs - ratio) > NEARLY * abs(ratio - 1):
+            return False
+        row = rows[0][0]
+        return len(tensor_records(self._sides[0], np.array([row]))[row].shape or ()) > 1
+
+    def _name(self, number: int, rows: Rows) -> int:
+        return int(self._sides[number].tensors.named[rows[number][0]])
+
+    def _ratios(self, place: Place) -> dict[int, float]:
+        """How many times as far as golden's the mean of a parameter moves in a step, by its name in
+        the target.
+        """
+        mine, theirs = self._moves
+        pairs = [
+            ((place, names[0][0]), (place, names[1][0]))
+            for names in self.judged
+            if max(map(len, names)) == 1
+        ]
         return {
-            name: float(mean[last[place, PARAMETER, name]] - mean[row])
-            for name, at, row in read
-            if at == place and (place, PARAMETER, name) in last
+            left[1]: mine[left][0] / theirs[right][0]
+            for left, right in pairs
+            if left in mine and right in theirs and theirs[right][0]
         }
+
+    @cached_property
+    def _moves(self) -> list[Moves]:
+        """By how much the mean and the norm of each parameter of either side change in a step."""
+        return [_moves(side, last) for side, last in zip(self._sides, self.last, strict=True)]
 
     def _trained_alone(self, place: Place) -> list[Rows]:
         """Rows of parameters that one side alone writes to in a step, and the other reads
@@ -227,10 +298,9 @@ class TrainedStates:
     def _limit(self, mine: list[int]) -> float:
         return max(float(self._meetings.limit[0][row]) for row in mine)
 
-    def _further(
-        self, stage: int, judged: list[Held], share: float
-    ) -> list[tuple[list[int], list[int]]]:
-        """The rows of what is apart at a stage by more than a share of its limit."""
+    def _further(self, at: tuple[Place, int], judged: list[Held], share: float) -> list[Rows]:
+        """The rows of what is apart at a place and stage by more than a share of its limit."""
+        place, stage = at
         apart = [
             (mine, theirs)
             for _, mine, theirs in judged
@@ -241,12 +311,15 @@ class TrainedStates:
                 else share * BACKWARD * self._limit(mine)
             )
         ]
-        if stage != PARAMETER or len(apart) > MOVED * len(judged):
+        share_moved = MOVED_COARSELY if self._coarse else MOVED
+        if stage != PARAMETER or len(apart) > share_moved * len(judged):
             return apart
+        of_one_rate = self._of_one_rate(place, apart)
         return [
             pair
             for pair in apart
-            if kept_otherwise(self._sides, pair)
+            if pair in of_one_rate
+            or kept_otherwise(self._sides, pair)
             or self._told_otherwise(*pair)
             or self._decayed(*pair)
         ]
@@ -283,6 +356,23 @@ def _read_forward(side: Side) -> Ints:
     forward = side.which(side.calls.phase, lambda phase: phase == "forward") & side.calls.leaf
     named = tensors.parameter & (tensors.named != 0) & ~tensors.output
     return np.flatnonzero(named & forward[tensors.call])
+
+
+def _moves(side: Side, last: dict[tuple[Place, int, int], int]) -> Moves:
+    tensors, rows = side.tensors, _read_forward(side)
+    read = zip(places_of(side, rows), tensors.named[rows].tolist(), rows, strict=True)
+    known = [
+        (place, name, row, last[place, PARAMETER, name])
+        for place, name, row in read
+        if (place, PARAMETER, name) in last
+    ]
+    return {
+        (place, name): (
+            float(tensors.mean[after] - tensors.mean[before]),
+            float(tensors.l2norm[after] - tensors.l2norm[before]),
+        )
+        for place, name, before, after in known
+    }
 
 
 def _reads(

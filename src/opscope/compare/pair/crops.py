@@ -22,6 +22,7 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Floats, Ints, Words
     from opscope.compare.side.columns import Side
+    from opscope.compare.side.producers import Flow
 
 LEAST = Fraction(2, 3)  # of the data: less is a part of a batch
 FEWEST = 8  # elements of data that may be cut
@@ -31,6 +32,8 @@ EXACT = 1e-4  # of the sum of what is cut off, as statistics tell it
 NEIGHBOURS = 4  # tensors of the nearest extremes, to either side, that are looked at
 WRITTEN = 1e4  # times which a number that is written down is a whole one
 NEAR_WRITTEN = 1e-2  # of that, where statistics may round it
+MAX_BACK = 8  # calls between a part and where it is cut out
+SHARED = 1e-5  # of an extreme: what is nearer to another, and not the same, is a function's bound
 
 
 class Cut(NamedTuple):
@@ -80,6 +83,7 @@ def cuts(
     theirs = placed(other, wholes, other.tensors.size[wholes])
     best: dict[int, Cut] = {}
     for extreme in ("min", "max"):
+        bounds = at_bounds(side, extreme, parts)
         values = getattr(other.tensors, extreme)[wholes]
         order = np.lexsort((values, theirs))
         first = np.searchsorted(theirs[order], keys)
@@ -88,7 +92,7 @@ def cuts(
             own = getattr(side.tensors, extreme)[part]
             at = start + int(np.searchsorted(values[order[start:stop]], own))
             beside = wholes[order[max(at - NEIGHBOURS, start) : min(at + NEIGHBOURS, stop)]]
-            if not len(beside) or written(own):
+            if not len(beside) or written(own) or part in bounds:
                 continue
             error = _error(side, part, other, beside, extreme=extreme)
             nearest = int(np.argmin(error))
@@ -96,6 +100,43 @@ def cuts(
             if cut.error <= limit and (part not in best or cut.error < best[part].error):
                 best[part] = cut
     return list(best.values())
+
+
+def at_bounds(side: Side, extreme: str, rows: Ints) -> set[int]:
+    """The rows of which an extreme is as low, or as high, as some function ever gets, which tells
+    nothing of what it is given: another result of the step comes next to it, as all do behind GELU.
+    What is computed of it has the very same.
+    """
+    values, place = getattr(side.tensors, extreme), placed(side, rows, np.zeros_like(rows))
+    order = np.lexsort((values[rows], place))
+    ordered, at = values[rows[order]], place[order]
+    with np.errstate(invalid="ignore"):
+        apart = np.abs(np.diff(ordered))
+        near = (apart > 0) & (apart <= SHARED * np.abs(ordered[1:])) & (at[1:] == at[:-1])
+    beside = np.zeros(len(rows), dtype=bool)
+    beside[1:] |= near
+    beside[:-1] |= near
+    return set(rows[order[beside]].tolist())
+
+
+def cut_from_apart(side: Side, flow: Flow, apart: Bools, part: int) -> bool:
+    """Whether a part comes of something that is cut out of a whole which is apart from everything:
+    then its extreme may be that of what no fault has reached, as first tokens in a causal model.
+    """
+    tensors = side.tensors
+    for _ in range(MAX_BACK):
+        made = part if tensors.output[part] else int(flow.source_row[part])
+        if made < 0:
+            return False
+        call = int(tensors.call[made])
+        read = [row for row in inputs_of(side, call) if not tensors.parameter[row]]
+        if not read:
+            return False
+        whole = max(read, key=lambda row: int(tensors.size[row]))
+        if not apart[whole] or tensors.size[whole] > tensors.size[part]:
+            return bool(apart[whole] and traits_of(side.operator(call)).moves)
+        part = whole
+    return False
 
 
 def placed(side: Side, rows: Ints, sizes: Ints) -> Words:

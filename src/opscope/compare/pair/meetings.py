@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.pair.crops import cut_tables, cuts, placed, shares, written
+from opscope.compare.pair.crops import (
+    cut_from_apart,
+    cut_tables,
+    cuts,
+    placed,
+    shares,
+    written,
+)
 from opscope.compare.pair.passes import joined
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
@@ -80,7 +87,7 @@ def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
     ]
     _join(sides, firsts, nearest, AGREEING * coarse)
     _pad(sides, firsts, nearest, AGREEING * coarse)
-    _crop(sides, nodes, chosen, nearest, AGREEING * coarse)
+    _crop(pairing, nodes, chosen, nearest, AGREEING * coarse)
     for number in (0, 1):
         _unmask(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
         (_, inverse), (error, partner) = nodes[number], nearest[number]
@@ -100,6 +107,13 @@ def coarse_unit(sides: tuple[Side, Side]) -> float:
     reduced = [reduced_products(side) for side in sides]
     shortened = REDUCED if any(flags.any() for flags in reduced) else 0.0
     return max(2.0**-24, *map(product_unit, sides, reduced), shortened)
+
+
+def coarsened(sides: tuple[Side, Side]) -> bool:
+    """Whether either side computes in so coarse a type, as bfloat16, that limits are all they may
+    be.
+    """
+    return AGREEING * coarse_unit(sides) >= COARSEST
 
 
 def limits_of(side: Side, coarse: float) -> Floats:
@@ -156,15 +170,16 @@ def _pad(
 
 
 def _crop(
-    sides: tuple[Side, Side],
+    pairing: Pairing,
     nodes: list[tuple[Ints, Ints]],
     chosen: tuple[Ints, Ints],
     nearest: list[tuple[Floats, Ints]],
     limit: float,
 ) -> None:
     """What meets nothing, but is a part of something that meets nothing, where one of the two cuts
-    its data; written into nearest for both.
+    its data, and is not cut out of a whole that is apart; written into nearest for both.
     """
+    sides = pairing.target, pairing.golden
     some = [
         rows[(error > limit) & ~vague(side)[rows]]
         for side, (rows, _), (error, _) in zip(sides, nodes, nearest, strict=True)
@@ -172,6 +187,9 @@ def _crop(
     at = [np.full(len(side.tensors), NONE) for side in sides]
     for node_of, rows, (_, inverse) in zip(at, chosen, nodes, strict=True):
         node_of[rows] = inverse
+    apart = [
+        (np.r_[error, np.inf][node] > limit) for node, (error, _) in zip(at, nearest, strict=True)
+    ]
     for number in (0, 1):
         side, other, (error, partner) = sides[number], sides[1 - number], nearest[number]
         tables = cut_tables(side)
@@ -181,6 +199,8 @@ def _crop(
         for share in sorted(shares(side, tables)):
             within = CROPPED * limit
             for cut in cuts(side, some[number], other, some[1 - number], share=share, limit=within):
+                if cut_from_apart(side, pairing.flows[number], apart[number], cut.part):
+                    continue
                 for which, row, met in (
                     (number, cut.part, cut.whole),
                     (1 - number, cut.whole, cut.part),

@@ -15,6 +15,7 @@ from opscope.compare.cause.inside_graphs import accused_graphs
 from opscope.compare.cause.library_draws import library_draws
 from opscope.compare.pair.files import beside_files
 from opscope.compare.pair.levels import LEVEL_WORDS, apart, recorded
+from opscope.compare.pair.meetings import COARSEST, coarsened
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import (
     DIFFERS,
@@ -302,6 +303,7 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
     yield from _other_metric(pairing)
     yield from _by_parts(pairing)
     if pairing.by_regions:
+        yield from _coarsened(pairing)
         yield from _alone(pairing, "written otherwise, and judged by the values around it: {}'s {}")
     if pairing.between is not None:
         if foreign(pairing.target, pairing.golden):
@@ -400,6 +402,15 @@ def _grown(pairing: Pairing) -> Iterator[str]:
         yield (
             "what matters drifts apart: rounding grows from call to call, and no call makes much "
             "more of it than it reads; --noise-run judges such runs by how fast it grows"
+        )
+
+
+def _coarsened(pairing: Pairing) -> Iterator[str]:
+    if coarsened((pairing.target, pairing.golden)):
+        yield (
+            "one of the two computes in bfloat16 or a type as coarse: what is "
+            f"{COARSEST:.0%} apart passes, and more behind the first update, which hides faults; "
+            "record both in float32 to see them"
         )
 
 
