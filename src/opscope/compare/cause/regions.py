@@ -45,6 +45,7 @@ from opscope.compare.pair.common_steps import in_common_steps, same_steps
 from opscope.compare.pair.meetings import (
     COARSEST,
     Meetings,
+    coarse_unit,
     coarsened,
     first_read,
     meet,
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
 
-BURST = 0.1  # of itself, which roundings of a coarse type do not come to in one call
+BURST = 50.0  # roundings of a coarse type, to which one call does not come
 LEAP = 16.0  # limits that roundings do not pass, though an operator makes much of them
 CLOSE = 5e-7  # of itself: a number that is further off may just have hardly changed
 MAX_NORMS = 8  # that what is apart may have come through unseen
@@ -334,7 +335,8 @@ class Regions:
             for row in outputs_of(self._sides[number], call)
             if not self._vague[number][row]
         ]
-        return not made or any(self.meetings.error[number][row] > BURST for number, row in made)
+        most = BURST * coarse_unit(self._sides)
+        return not made or any(self.meetings.error[number][row] > most for number, row in made)
 
     def _leaps(self, number: int, call: int) -> bool:
         """Whether what a call makes is further apart than roundings may come to anywhere."""

@@ -35,9 +35,7 @@ if TYPE_CHECKING:
     Moves = dict[tuple[Place, int], tuple[float, float]]  # by place and name
 
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
-ROUNDINGS = (
-    8  # the same in those of a coarse type, which no sum of many comes out of as they went in
-)
+ROUNDINGS = 8.0  # the same in those of a coarse type, of which long sums leave fewer
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
@@ -58,9 +56,8 @@ class TrainedStates:
         self._pairing, self._meetings, self._names = pairing, meetings, names
         self._sides = pairing.target, pairing.golden
         self._drifts_from = drifts_from(self._sides)
-        unit = coarse_unit(self._sides)
         self._coarse = coarsened(self._sides)
-        self._rounding = ROUNDINGS * unit if self._coarse else ROUNDED
+        self._rounded = ROUNDINGS * coarse_unit(self._sides) if self._coarse else ROUNDED
 
     @cached_property
     def last(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
@@ -131,9 +128,8 @@ class TrainedStates:
                 ]
                 if stage != PARAMETER:
                     reach = max((self._reach(entry) for entry in held), default=0.0)
-                    nothing |= {
-                        entry[0] for entry in held if self._least(entry) <= self._rounding * reach
-                    }
+                    floor = self._rounded * reach
+                    nothing |= {entry[0] for entry in held if self._least(entry) <= floor}
                 judged = [entry for entry in held if entry[0] not in nothing]
                 if stage == GRADIENT:
                     judged = [

@@ -122,6 +122,7 @@ def at_bounds(side: Side, extreme: str, rows: Ints) -> set[int]:
 def cut_from_apart(side: Side, flow: Flow, apart: Bools, part: int) -> bool:
     """Whether a part comes of something that is cut out of a whole which is apart from everything:
     then its extreme may be that of what no fault has reached, as first tokens in a causal model.
+    What is split into several may be apart for being one, as a fused projection is.
     """
     tensors = side.tensors
     for _ in range(MAX_BACK):
@@ -134,7 +135,8 @@ def cut_from_apart(side: Side, flow: Flow, apart: Bools, part: int) -> bool:
             return False
         whole = max(read, key=lambda row: int(tensors.size[row]))
         if not apart[whole] or tensors.size[whole] > tensors.size[part]:
-            return bool(apart[whole] and traits_of(side.operator(call)).moves)
+            cut = traits_of(side.operator(call)).moves and len(outputs_of(side, call)) == 1
+            return bool(apart[whole] and cut)
         part = whole
     return False
 
