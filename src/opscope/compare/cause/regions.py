@@ -43,7 +43,9 @@ from opscope.compare.cause.written_otherwise import cut_otherwise, written_other
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.common_steps import in_common_steps, same_steps
 from opscope.compare.pair.meetings import (
+    AGREEING,
     COARSEST,
+    FINEST,
     Meetings,
     coarse_unit,
     coarsened,
@@ -323,20 +325,24 @@ class Regions:
 
     def _bursts(self, start: tuple[int, int]) -> bool:
         """Whether what either of two calls makes is further apart than roundings of a coarse type
-        come to, or the two are called with other arguments.
+        come to, of what is the same to those of float32 than its limit; or the two are called with
+        other arguments.
         """
         alike = min(start) >= 0 and one_family(self.pairing, *start)
         if alike and difference_of(self.pairing, *start):
             return True
-        made = [
-            (number, row)
-            for number, call in enumerate(start)
-            if call >= 0
-            for row in outputs_of(self._sides[number], call)
-            if not self._vague[number][row]
-        ]
         most = BURST * coarse_unit(self._sides)
-        return not made or any(self.meetings.error[number][row] > most for number, row in made)
+        apart = [self._apart_by(number, call) for number, call in enumerate(start) if call >= 0]
+        return any(made > (COARSEST if read <= AGREEING * FINEST else most) for read, made in apart)
+
+    def _apart_by(self, number: int, call: int) -> tuple[float, float]:
+        """How far what a call reads, and what it makes, is from the other side's, as far as
+        statistics tell; inf of what it makes where they tell nothing.
+        """
+        side, error = self._sides[number], self.meetings.error[number]
+        read = [float(error[row]) for row in inputs_of(side, call)]
+        made = [float(error[row]) for row in outputs_of(side, call) if not self._vague[number][row]]
+        return max(read, default=np.inf), max(made, default=np.inf)
 
     def _leaps(self, number: int, call: int) -> bool:
         """Whether what a call makes is further apart than roundings may come to anywhere."""

@@ -44,6 +44,7 @@ HUGE = 1e30  # of such a number, as masks are filled with, norm and mean tell no
 CROPPED = 0.125  # of limits, in which an extreme of a part is that of the whole
 AGREEING = 128.0  # roundings that two ways to compute one thing may be apart in statistics
 COARSEST = 0.03
+FINEST = 2.0**-24  # the unit roundoff of float32
 PARTS = 64  # parameters of one side that another holds as one
 STRIDES = (1, 2, 3, 4)  # how they stand among their neighbours: weights beside biases
 EXACT = 1e-9  # of statistics of the same values, summed in another order
@@ -106,7 +107,7 @@ def coarse_unit(sides: tuple[Side, Side]) -> float:
     """
     reduced = [reduced_products(side) for side in sides]
     shortened = REDUCED if any(flags.any() for flags in reduced) else 0.0
-    return max(2.0**-24, *map(product_unit, sides, reduced), shortened)
+    return max(FINEST, *map(product_unit, sides, reduced), shortened)
 
 
 def coarsened(sides: tuple[Side, Side]) -> bool:
