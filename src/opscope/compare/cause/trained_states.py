@@ -18,7 +18,6 @@ from opscope.compare.pair.meetings import coarse_unit, coarsened, learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.records import tensor_records
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
     Held = tuple[Names, list[int], list[int]]  # parameters, and the rows of either side
     Rows = tuple[list[int], list[int]]  # of either side
     Apart = tuple[Place, int, Rows]  # and the stage
-    Moves = dict[tuple[Place, int], tuple[float, float]]  # by place and name
+    Moves = dict[tuple[Place, int], tuple[float, ...]]  # by place and name
 
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
 ROUNDINGS = 8.0  # the same in those of a coarse type, of which long sums leave fewer
@@ -45,7 +44,8 @@ SEVERAL = 4  # parameters that tell how far all of them move
 STEADY = 0.1  # of what is off, by which single ones may be off otherwise
 OFF = 0.02  # of how far a parameter moves: more, by the same part of several, is another rate
 ALIKE = 2e-3  # of what is off, by which parameters of one rate may be off otherwise
-NEARLY = 0.25  # the same, of norms
+NEARLY = 0.25  # the same, of extremes
+TELLING = 8  # elements of a parameter of which the extremes tell anything
 EVENLY = 2.0  # times as far off as another: what all elements of a parameter are made less by
 
 
@@ -184,8 +184,9 @@ class TrainedStates:
 
     def _of_one_rate(self, place: Place, apart: list[Rows]) -> list[Rows]:
         """Those of what is apart that move as many times as far as golden's, where that is not
-        once: parameters of a group that has another rate. Of a matrix the norm tells it, too;
-        gradients of a bias may be rounding alone, and then it moves by anything.
+        once: parameters of a group that has another rate. Of one at least the extremes tell it,
+        too: where some gradients are rounding alone, the mean moves by anything, the extremes as
+        golden's do.
         """
         moved = self._ratios(place)
         known = [
@@ -196,24 +197,24 @@ class TrainedStates:
         ]
         alike = [
             [rows for ratio, rows in known if abs(ratio - middle) <= ALIKE * abs(middle - 1)]
-            for middle, matrix in known
-            if self._norm_moves(place, matrix, middle)
+            for middle, rows in known
+            if self._extremes_move(place, rows, middle)
         ]
         return max(alike, key=len, default=[])
 
-    def _norm_moves(self, place: Place, rows: Rows, ratio: float) -> bool:
-        """Whether the norm of a parameter, which is a matrix, moves about as many times as far as
-        golden's: what is added counts in its square, too.
+    def _extremes_move(self, place: Place, rows: Rows, ratio: float) -> bool:
+        """Whether the least and the most of a parameter, as far as golden's move, do so about as
+        many times as far: another element may be the most, then. Few elements may all be rounding,
+        which turns them round.
         """
-        sides = zip(self._sides, self._moves, rows, strict=True)
-        mine, theirs = (
-            float(moved.get((place, int(side.tensors.named[some[0]])), (0.0, 0.0))[1])
-            for side, moved, some in sides
-        )
-        if theirs == 0 or abs(mine / theirs - ratio) > NEARLY * abs(ratio - 1):
+        if ratio < 0 or self._sides[0].tensors.size[rows[0][0]] < TELLING:
             return False
-        row = rows[0][0]
-        return len(tensor_records(self._sides[0], np.array([row]))[row].shape or ()) > 1
+        mine, theirs = (
+            moved[place, self._name(number, rows)] for number, moved in enumerate(self._moves)
+        )
+        ratios = [a / b for a, b in zip(mine[1:], theirs[1:], strict=True) if b]
+        limit = NEARLY * abs(ratio - 1)
+        return bool(ratios) and all(abs(each - ratio) <= limit for each in ratios)
 
     def _name(self, number: int, rows: Rows) -> int:
         return int(self._sides[number].tensors.named[rows[number][0]])
@@ -236,7 +237,7 @@ class TrainedStates:
 
     @cached_property
     def _moves(self) -> list[Moves]:
-        """By how much the mean and the norm of each parameter of either side change in a step."""
+        """By how much mean, least and most of each parameter of either side change in a step."""
         return [_moves(side, last) for side, last in zip(self._sides, self.last, strict=True)]
 
     def _trained_alone(self, place: Place) -> list[Rows]:
@@ -356,6 +357,7 @@ def _read_forward(side: Side) -> Ints:
 
 def _moves(side: Side, last: dict[tuple[Place, int, int], int]) -> Moves:
     tensors, rows = side.tensors, _read_forward(side)
+    columns = tensors.mean, tensors.min, tensors.max
     read = zip(places_of(side, rows), tensors.named[rows].tolist(), rows, strict=True)
     known = [
         (place, name, row, last[place, PARAMETER, name])
@@ -363,10 +365,7 @@ def _moves(side: Side, last: dict[tuple[Place, int, int], int]) -> Moves:
         if (place, PARAMETER, name) in last
     ]
     return {
-        (place, name): (
-            float(tensors.mean[after] - tensors.mean[before]),
-            float(tensors.l2norm[after] - tensors.l2norm[before]),
-        )
+        (place, name): tuple(float(column[after] - column[before]) for column in columns)
         for place, name, before, after in known
     }
 
