@@ -180,7 +180,7 @@ class TrainedStates:
             if middle != 1 and off <= STEADY * abs(middle - 1):
                 return middle
         group = self._of_one_rate(place, apart)
-        return moved[self._name(0, group[0])] if group else 1.0
+        return moved[self._name(0, group[0])] if 2 * len(group) > len(apart) else 1.0
 
     def _of_one_rate(self, place: Place, apart: list[Rows]) -> list[Rows]:
         """Those of what is apart that move as many times as far as golden's, where that is not
@@ -194,6 +194,7 @@ class TrainedStates:
             for rows in apart
             for name in [self._name(0, rows)]
             if max(map(len, rows)) == 1 and abs(moved.get(name, 1.0) - 1) > OFF
+            if np.isin(name, self._learnt)
         ]
         alike = [
             [rows for ratio, rows in known if abs(ratio - middle) <= ALIKE * abs(middle - 1)]
