@@ -194,7 +194,7 @@ class TrainedStates:
             for rows in apart
             for name in [self._name(0, rows)]
             if max(map(len, rows)) == 1 and abs(moved.get(name, 1.0) - 1) > OFF
-            if np.isin(name, self._learnt)
+            if any(np.isin(self._name(number, rows), self._learnt[number]) for number in (0, 1))
         ]
         alike = [
             [rows for ratio, rows in known if abs(ratio - middle) <= ALIKE * abs(middle - 1)]
@@ -323,15 +323,15 @@ class TrainedStates:
         ]
 
     @cached_property
-    def _learnt(self) -> Words:
-        """Names of the target's parameters that get gradients."""
-        return learnt_names(self._sides[0])
+    def _learnt(self) -> list[Words]:
+        """Names of parameters of either side that get gradients."""
+        return [learnt_names(side) for side in self._sides]
 
     def _decayed(self, mine: list[int], theirs: list[int]) -> bool:
         """Whether one is the other times a number that is not one, of a parameter that gets
         gradients: it decays on one side alone.
         """
-        if not np.isin(self._sides[0].tensors.named[mine], self._learnt).all():
+        if not np.isin(self._sides[0].tensors.named[mine], self._learnt[0]).all():
             return False
         off = np.array(sketch(self._sides[0], mine).factors(sketch(self._sides[1], theirs))) - 1
         least, most = np.abs(off).min(), np.abs(off).max()
