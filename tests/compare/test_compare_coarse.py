@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.compare.told_lines import marked_line, recorded, told_lines
+from tests.compare.told_lines import Labelled, labelled, marked_line, recorded, told_lines
 from torch import Tensor, nn
 
 import opscope
@@ -17,15 +17,8 @@ import opscope
 WIDE, ROWS, STEPS, LAYERS, CLASSES = 16, 12, 4, 3, 5
 
 
-def batches() -> list[tuple[Tensor, Tensor]]:
-    drawn = torch.Generator().manual_seed(82)
-    return [
-        (
-            torch.randn(ROWS, WIDE, generator=drawn),
-            torch.randint(CLASSES, (ROWS,), generator=drawn),
-        )
-        for _ in range(STEPS)
-    ]
+def batches() -> list[Labelled]:
+    return labelled(82, steps=STEPS, size=(ROWS, WIDE), classes=CLASSES)
 
 
 class Model(nn.Module):

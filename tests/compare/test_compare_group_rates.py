@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.compare.told_lines import marked_line, recorded, told_lines
+from tests.compare.told_lines import Labelled, labelled, marked_line, recorded, told_lines
 from torch import Tensor, nn
 
 import opscope
@@ -17,15 +17,8 @@ import opscope
 WIDE, ROWS, STEPS, LAYERS, CLASSES, RATE = 12, 10, 3, 8, 4, 2e-3
 
 
-def batches() -> list[tuple[Tensor, Tensor]]:
-    drawn = torch.Generator().manual_seed(72)
-    return [
-        (
-            torch.randn(ROWS, WIDE, generator=drawn),
-            torch.randint(CLASSES, (ROWS,), generator=drawn),
-        )
-        for _ in range(STEPS)
-    ]
+def batches() -> list[Labelled]:
+    return labelled(72, steps=STEPS, size=(ROWS, WIDE), classes=CLASSES)
 
 
 class Model(nn.Module):

@@ -6,8 +6,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 import opscope
 from opscope.run.finding import Finding
+
+Labelled = tuple[Tensor, Tensor]  # rows and their labels
 
 
 def recorded(program: Callable[[str], None], to: Path, fault: str = "") -> Path:
@@ -15,6 +20,18 @@ def recorded(program: Callable[[str], None], to: Path, fault: str = "") -> Path:
     with opscope.record(to, values="none"):
         program(fault)
     return to
+
+
+def labelled(seed: int, *, steps: int, size: tuple[int, int], classes: int) -> list[Labelled]:
+    """Batches of rows, each of one of so many classes."""
+    drawn = torch.Generator().manual_seed(seed)
+    return [
+        (
+            torch.randn(*size, generator=drawn),
+            torch.randint(classes, size[:1], generator=drawn),
+        )
+        for _ in range(steps)
+    ]
 
 
 def told_lines(finding: Finding, side: str) -> set[int]:

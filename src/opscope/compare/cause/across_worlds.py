@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from opscope.compare.cause.what_matters import FINER
-from opscope.compare.pair.meetings import coarsened
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import given_to, inputs_of
 from opscope.compare.side.lowering import GRAPH, spelling, worlds_apart
@@ -76,7 +75,7 @@ def _read_with(
 
 def eased(sides: Sides, meetings: Meetings) -> Meetings:
     """The meetings with wider limits in steps that drift."""
-    first = drifts_from(sides)
+    first = drifts_from(sides, meetings)
     if first == NEVER:
         return meetings
     mine, theirs = (
@@ -86,15 +85,16 @@ def eased(sides: Sides, meetings: Meetings) -> Meetings:
     return msgspec.structs.replace(meetings, limit=(mine, theirs))
 
 
-def drifts_from(sides: Sides) -> int:
+def drifts_from(sides: Sides, meetings: Meetings) -> int:
     """The step from which trainings that are right drift apart, behind the first update: from
     MindSpore's, whose Adam adds epsilon to another denominator than torch's, so that numbers of
     which the gradient is next to nothing move otherwise, and gradients part that losses do not
     show; and in types as coarse as bfloat16, of whose roundings all gradients have their part.
     """
-    if not _beside_mindspore(sides) and not coarsened(sides):
+    beside_mindspore = _beside_mindspore(sides)
+    if not beside_mindspore and not meetings.coarse:
         return NEVER
-    trains = _optimizing if _beside_mindspore(sides) else _backward
+    trains = _optimizing if beside_mindspore else _backward
     steps = (side.calls.step[trains(side)] for side in sides)
     return 1 + min(int(of_side.min(initial=NEVER - 1)) for of_side in steps)
 

@@ -47,8 +47,6 @@ from opscope.compare.pair.meetings import (
     COARSEST,
     FINEST,
     Meetings,
-    coarse_unit,
-    coarsened,
     first_read,
     meet,
     multiplied,
@@ -143,7 +141,6 @@ class Regions:
         self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
         self._parts = tuple(map(np.zeros_like, self.unmet))
         self._same = same_elements(*self._sides), same_elements(*self._sides[::-1])
-        self._coarse = coarsened(self._sides)
         self._finer = finer(self._sides)
         silent = telling_nothing(self._sides)
         self._vague = (
@@ -301,7 +298,7 @@ class Regions:
 
     def _judged_by_growth(self, parting: Parting) -> Parting:
         """A parting, and whether rounding that grew until it is seen is all that there is to it."""
-        if self._coarse and not self._bursts(parting.start):
+        if self.meetings.coarse and not self._bursts(parting.start):
             return msgspec.structs.replace(parting, grown=True)
         if parting.words or parting.row >= 0 or min(parting.start) < 0:
             return parting
@@ -331,7 +328,7 @@ class Regions:
         alike = min(start) >= 0 and one_family(self.pairing, *start)
         if alike and difference_of(self.pairing, *start):
             return True
-        most = BURST * coarse_unit(self._sides)
+        most = BURST * self.meetings.unit
         apart = [self._apart_by(number, call) for number, call in enumerate(start) if call >= 0]
         return any(made > (COARSEST if read <= AGREEING * FINEST else most) for read, made in apart)
 

@@ -14,7 +14,7 @@ from opscope.compare.cause.across_worlds import drifts_from, kept_otherwise, rou
 from opscope.compare.cause.gradient_paths import Path
 from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
 from opscope.compare.pair.arguments import difference_of
-from opscope.compare.pair.meetings import coarse_unit, coarsened, learnt_names
+from opscope.compare.pair.meetings import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.columns import NONE
@@ -55,9 +55,8 @@ class TrainedStates:
     def __init__(self, pairing: Pairing, meetings: Meetings, names: list[Names]) -> None:
         self._pairing, self._meetings, self._names = pairing, meetings, names
         self._sides = pairing.target, pairing.golden
-        self._drifts_from = drifts_from(self._sides)
-        self._coarse = coarsened(self._sides)
-        self._rounded = ROUNDINGS * coarse_unit(self._sides) if self._coarse else ROUNDED
+        self._drifts_from = drifts_from(self._sides, meetings)
+        self._rounded = ROUNDINGS * meetings.unit if meetings.coarse else ROUNDED
 
     @cached_property
     def last(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
@@ -309,7 +308,7 @@ class TrainedStates:
                 else share * BACKWARD * self._limit(mine)
             )
         ]
-        share_moved = MOVED_COARSELY if self._coarse else MOVED
+        share_moved = MOVED_COARSELY if self._meetings.coarse else MOVED
         if stage != PARAMETER or len(apart) > share_moved * len(judged):
             return apart
         of_one_rate = self._of_one_rate(place, apart)

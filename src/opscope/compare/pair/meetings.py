@@ -57,12 +57,19 @@ MOST = 256  # of them that are looked at
 
 class Meetings(msgspec.Struct, frozen=True):
     """For each tensor row of target and golden how far the nearest tensor of its rank and step on
-    the other side is, relative to its scale (NaN where nothing is known), and that row.
+    the other side is, relative to its scale (NaN where nothing is known), and that row; unit is
+    that in which the coarser of both sides computes.
     """
 
     error: tuple[Floats, Floats]
     partner: tuple[Ints, Ints]
     limit: tuple[Floats, Floats]
+    unit: float
+
+    @property
+    def coarse(self) -> bool:
+        """Whether that is so coarse, as bfloat16's, that limits are all they may be."""
+        return is_coarse(self.unit)
 
     def unmet(self, number: int, share: float = 1.0) -> Bools:
         """The rows of a side (0 the target) that agree with nothing of the other by so much of
@@ -98,7 +105,12 @@ def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
         errors.append(whole)
         partners.append(partner_of)
         limits.append(limits_of(sides[number], coarse))
-    return Meetings((errors[0], errors[1]), (partners[0], partners[1]), (limits[0], limits[1]))
+    return Meetings(
+        error=(errors[0], errors[1]),
+        partner=(partners[0], partners[1]),
+        limit=(limits[0], limits[1]),
+        unit=coarse,
+    )
 
 
 def coarse_unit(sides: tuple[Side, Side]) -> float:
@@ -110,11 +122,9 @@ def coarse_unit(sides: tuple[Side, Side]) -> float:
     return max(FINEST, *map(product_unit, sides, reduced), shortened)
 
 
-def coarsened(sides: tuple[Side, Side]) -> bool:
-    """Whether either side computes in so coarse a type, as bfloat16, that limits are all they may
-    be.
-    """
-    return AGREEING * coarse_unit(sides) >= COARSEST
+def is_coarse(unit: float) -> bool:
+    """Whether limits in a unit, as bfloat16's, are all they may be."""
+    return AGREEING * unit >= COARSEST
 
 
 def limits_of(side: Side, coarse: float) -> Floats:

@@ -15,7 +15,7 @@ from opscope.compare.cause.inside_graphs import accused_graphs
 from opscope.compare.cause.library_draws import library_draws
 from opscope.compare.pair.files import beside_files
 from opscope.compare.pair.levels import LEVEL_WORDS, apart, recorded
-from opscope.compare.pair.meetings import COARSEST, coarsened
+from opscope.compare.pair.meetings import COARSEST, coarse_unit, is_coarse
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import (
     DIFFERS,
@@ -406,7 +406,7 @@ def _grown(pairing: Pairing) -> Iterator[str]:
 
 
 def _coarsened(pairing: Pairing) -> Iterator[str]:
-    if coarsened((pairing.target, pairing.golden)):
+    if is_coarse(coarse_unit((pairing.target, pairing.golden))):
         yield (
             "one of the two computes in bfloat16 or a type as coarse: what is "
             f"{COARSEST:.0%} apart passes, and more behind the first update, which hides faults; "
