@@ -30,18 +30,20 @@ UNSOUND = {
     "half": "tf::Square",
 }
 BESIDE = {  # what a port does wrong: the operator that is named, and its module
-    "mlp-gelu": ("tf::Mul", "sequential_1.activation_1.Gelu"),
-    "mlp-rate": ("tf::AssignSubVariableOp", "adam"),
-    "conv-eps": ("tf::Mean", "conv_1.norm_1.moments"),
+    "mlp-rate": ("tf::Mul", "adam"),
+    "conv-eps": ("tf::SquaredDifference", "conv_1.norm_1.moments"),
     "conv-pool": ("tf::AvgPool", "conv_1.average_pooling2d_1"),
     "conv-sum": ("tf::Sum", "conv_1"),
-    "conv-momentum": ("tf::AssignAddVariableOp", "sgd"),
-    "conv-loss": ("tf::AssignAddVariableOp", "sgd"),
-    "transformer-eps": ("tf::Mean", "transformer_1.before_1.moments"),
-    "transformer-gelu": ("tf::Mul", "transformer_1.Gelu"),
+    "conv-momentum": ("tf::Mul", "sgd"),
+    "conv-loss": (
+        "tf::SparseSoftmaxCrossEntropyWithLogits",
+        "compile_loss.sparse_categorical_crossentropy.SparseSoftmaxCrossEntropyWithLogits",
+    ),
+    "transformer-eps": ("tf::SquaredDifference", "transformer_1.before_1.moments"),
+    "transformer-gelu": ("tf::Pow", "transformer_1.Gelu"),
     "transformer-scale": ("tf::Softmax", "transformer_1"),
-    "transformer-axis": ("tf::Softmax", "transformer_1"),
-    "transformer-rate": ("tf::AssignSubVariableOp", "adam"),
+    "transformer-axis": ("tf::Transpose", "transformer_1"),  # that a softmax makes of its axis
+    "transformer-rate": ("tf::AddV2", "adam"),
 }
 EACH_OTHER = {
     "mlp-eps": "tf::AddV2",

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is otherwise where two programs are of two worlds, one of JAX or of MindSpore, or compute in
-a coarse type: by how much states of a training may be apart, and what tells nothing.
+"""What is otherwise where two programs are of two worlds, one of JAX, MindSpore or TensorFlow, or
+compute in a coarse type: by how much states of a training may be apart, and what tells nothing.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ import numpy as np
 from opscope.compare.cause.what_matters import FINER
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import given_to, inputs_of
-from opscope.compare.side.lowering import GRAPH, spelling, worlds_apart
+from opscope.compare.side.lowering import STAGED, spelling, worlds_apart
 from opscope.operators.catalogue import kin, traits_of
-from opscope.operators.spelling import JAX
+from opscope.operators.spelling import JAX, TENSORFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,20 +30,21 @@ if TYPE_CHECKING:
 NEVER = 1 << 62  # a step that no run comes to
 EASED = 8.0  # limits, by which what is computed with updated parameters may be apart
 RATE = 1e-3  # of what an optimizer of another world adds, by which that may be off
+ROOTED = 1e-2  # the same of TensorFlow's, of which one adds its epsilon below a root
 
 
 def rounded_rate(sides: Sides, rows: Rows) -> float:
-    """How far apart a parameter may be, to its scale, since one side is of JAX or MindSpore, whose
+    """How far apart a parameter may be, to its scale, since one side is of another world, whose
     optimizers work out their rates in float32 (one less 0.999 to some power): by so much of what
     is added.
     """
     worlds = [spelling(side) for side in sides]
     added = 0.0
     if worlds_apart(*sides):
-        shown = worlds.index(JAX) if JAX in worlds else 1 - worlds.index(GRAPH)
+        shown = worlds.index(JAX) if JAX in worlds else int(worlds[0] in STAGED)
         adds = _added if JAX in worlds else _moved
         added = adds(sides[shown], rows[shown])
-    return RATE * min(1.0, added)
+    return (ROOTED if TENSORFLOW in worlds else RATE) * min(1.0, added)
 
 
 def _added(side: Side, rows: list[int]) -> float:
@@ -56,6 +57,7 @@ def _added(side: Side, rows: list[int]) -> float:
 def _moved(side: Side, rows: list[int]) -> float:
     """How far parameters are from what the calls that write to them read of them."""
     read = _read_with(side, rows, inputs_of, side.tensors.named)
+    read = [row for row in read if side.tensors.parameter[row]]  # gradients bear names of theirs
     return sketch(side, read).error(sketch(side, rows)) if len(read) == len(rows) else 0.0
 
 
@@ -87,14 +89,15 @@ def eased(sides: Sides, meetings: Meetings) -> Meetings:
 
 def drifts_from(sides: Sides, meetings: Meetings) -> int:
     """The step from which trainings that are right drift apart, behind the first update: from
-    MindSpore's, whose Adam adds epsilon to another denominator than torch's, so that numbers of
-    which the gradient is next to nothing move otherwise, and gradients part that losses do not
-    show; and in types as coarse as bfloat16, of whose roundings all gradients have their part.
+    MindSpore's and TensorFlow's, whose Adam adds epsilon to another denominator than torch's, so
+    that numbers of which the gradient is next to nothing move otherwise, and gradients part that
+    losses do not show; and in types as coarse as bfloat16, of whose roundings all gradients have
+    their part.
     """
-    beside_mindspore = _beside_mindspore(sides)
-    if not beside_mindspore and not meetings.coarse:
+    staged = _beside_staged(sides)
+    if not staged and not meetings.coarse:
         return NEVER
-    trains = _optimizing if beside_mindspore else _backward
+    trains = _optimizing if staged else _backward
     steps = (side.calls.step[trains(side)] for side in sides)
     return 1 + min(int(of_side.min(initial=NEVER - 1)) for of_side in steps)
 
@@ -103,12 +106,19 @@ def finer(sides: Sides) -> float:
     """By how much of its limit a difference is followed that is sure: all of it where kernels of
     another library round otherwise.
     """
-    return 1.0 if _beside_mindspore(sides) else FINER
+    return 1.0 if _beside_staged(sides) else FINER
 
 
-def _beside_mindspore(sides: Sides) -> bool:
-    """Whether one of the two is of MindSpore and the other is not."""
-    return worlds_apart(*sides) and GRAPH in map(spelling, sides)
+def knows_ways_back(sides: Sides) -> bool:
+    """Whether both sides tell through which calls gradients flow back: of a dump of TensorFlow that
+    is guessed by names.
+    """
+    return TENSORFLOW not in map(spelling, sides)
+
+
+def _beside_staged(sides: Sides) -> bool:
+    """Whether one of the two is of MindSpore or TensorFlow and the other is not."""
+    return worlds_apart(*sides) and bool(STAGED & {*map(spelling, sides)})
 
 
 def _backward(side: Side) -> Bools:
@@ -155,7 +165,7 @@ def _beside_results(side: Side) -> Bools:
 
 
 def _counters(side: Side) -> Bools:
-    """Single numbers of optimizers that MindSpore compiles: its powers of betas, its rates."""
+    """Single numbers of optimizers that become graphs: powers of betas, rates."""
     tensors = side.tensors
     counters: Bools = (tensors.size == 1) & _optimizing(side)[tensors.call]
-    return counters & (spelling(side) == GRAPH)
+    return counters & (spelling(side) in STAGED)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
+from opscope.compare.cause.across_worlds import eased, finer, knows_ways_back, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.drawn_parameters import drawn_anew
 from opscope.compare.cause.earlier_steps import EarlierSteps
@@ -25,6 +25,7 @@ from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.loss_scales import without_scales
 from opscope.compare.cause.partings import Parting, cause_of
+from opscope.compare.cause.penalties import without_penalties
 from opscope.compare.cause.read_out import first_unlike, read_out_alike, read_out_apart
 from opscope.compare.cause.region_calls import regions_of, with_calls
 from opscope.compare.cause.results import comparable, endings, results_apart
@@ -213,6 +214,7 @@ class Regions:
     def _first_parting(self, *, values: bool) -> Parting | None:
         """The same, where nothing is known of the order of elements."""
         apart = [*self._results(), *self._states.apart()]
+        apart = without_penalties(self.pairing, self.meetings, self.unmet, apart)
         if not apart:
             return self._by_left_states() or self._by_read_out()
         parting = self._followed_back(apart)
@@ -308,7 +310,8 @@ class Regions:
 
     def _explained(self, parting: Parting) -> bool:
         """Whether the two begin to part at one operator of one input, called alike, that may make
-        as much of roundings: the gradient of a softmax that is next to nothing.
+        as much of roundings: the gradient of a softmax that is next to nothing. Not below products
+        of which each reads what the other's other input is.
         """
         mine, theirs = parting.start
         if worlds_apart(*self._sides):
@@ -318,6 +321,7 @@ class Regions:
             and int(self.pairing.match.target[mine]) == theirs
             and one_family(self.pairing, mine, theirs)
             and not difference_of(self.pairing, mine, theirs)
+            and crossed(self.pairing, self.meetings, parting.start) is None
         )
 
     def _bursts(self, start: tuple[int, int]) -> bool:
@@ -405,6 +409,7 @@ class Regions:
         alone; and all that they tell where a batch is cut otherwise.
         """
         telling = stage == GRADIENT or (stage != FORWARD and self._alone(place))
+        telling &= knows_ways_back(self._sides)
         layer = one_sided(self.pairing, self.meetings, self._vague[0], place) if telling else None
         if layer is not None:
             region = (layer.mine,), (layer.theirs,)

@@ -12,8 +12,9 @@ from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.columns import ABSENT, MODULE, NONE
-from opscope.compare.side.lowering import GRAPH, spelling
+from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import family
+from opscope.operators.spelling import TENSORFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -45,6 +46,7 @@ def results_apart(
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     losses = [losses_of(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
+    losses = [_as_lost(pairing, meetings, unmet, losses, number) for number in (0, 1)]
     results = [
         np.union1d(rows, _handed_out(side)) for side, rows in zip(sides, losses, strict=True)
     ]
@@ -144,10 +146,10 @@ def endings(side: Side, source: Ints) -> Ints:
 
 
 def losses_of(side: Side, source: Ints) -> Ints:
-    """The rows that hold numbers which a backward pass starts from; of MindSpore, which starts it
-    from a 1, what nothing of the forward pass reads.
+    """The rows that hold numbers which a backward pass starts from; of MindSpore and TensorFlow,
+    which start it from a 1, what nothing of the forward pass reads.
     """
-    if spelling(side) == GRAPH:
+    if spelling(side) in STAGED:
         return _unread_numbers(side, source)
     calls, tensors = side.calls, side.tensors
     backward = np.flatnonzero(_in_phase(side, "backward"))
@@ -163,15 +165,58 @@ def _unread_numbers(side: Side, source: Ints) -> Ints:
     """The last number of each forward pass that goes before a backward one, or beside it, which no
     call of the forward pass reads.
     """
-    calls, tensors = side.calls, side.tensors
-    trained = np.isin(_step_of(side), _step_of(side)[_in_phase(side, "backward")])
-    forward = calls.leaf & _in_phase(side, "forward") & trained
-    number = (tensors.size == 1) & (tensors.min_int == ABSENT) & np.isfinite(tensors.l2norm)
-    rows = np.flatnonzero(tensors.output & number & forward[tensors.call])
-    rows = np.setdiff1d(rows, source[~tensors.output & forward[tensors.call]])
-    _, last = np.unique(_step_of(side)[tensors.call[rows]][::-1], return_index=True)
+    tensors, step = side.tensors, _step_of(side)
+    trained = np.isin(step, step[_in_phase(side, "backward")])[tensors.call]
+    rows = np.flatnonzero(_numbers(side) & trained)
+    rows = np.setdiff1d(rows, source[~tensors.output & _of_forward(side)])
+    _, last = np.unique(step[tensors.call[rows]][::-1], return_index=True)
     unread: Ints = np.sort(rows[::-1][last])
     return unread
+
+
+def _as_lost(
+    pairing: Pairing,
+    meetings: Meetings,
+    unmet: tuple[Bools, Bools],
+    losses: list[Ints],
+    number: int,
+) -> Ints:
+    """The losses of a side; of TensorFlow's, which does not show what a backward pass begins with,
+    in each step the number that is a loss of the other side, else the last before the backward
+    pass that agrees with nothing: what nothing reads may be a mean over steps, as Keras keeps.
+    """
+    sides, mine = (pairing.target, pairing.golden), losses[number]
+    side, tensors = sides[number], sides[number].tensors
+    if spelling(side) != TENSORFLOW or spelling(sides[1 - number]) == TENSORFLOW:
+        return mine
+    states, partner = pairing.flows[1 - number].state, meetings.partner[number]
+    theirs = np.isin(states[partner], states[losses[1 - number]]) & (partner >= 0)
+    numbers, step = _numbers(side), _step_of(side)
+    backward = np.flatnonzero(_in_phase(side, "backward"))
+    trained, first = np.unique(step[backward], return_index=True)
+    begun = dict(zip(trained.tolist(), backward[first].tolist(), strict=True))
+    chosen = dict(zip(step[tensors.call[mine]].tolist(), mine.tolist(), strict=True))
+    apart, alike = (np.flatnonzero(numbers & flags) for flags in (unmet[number], theirs))
+    for row in apart.tolist():
+        at = int(step[tensors.call[row]])
+        if tensors.call[row] < begun.get(at, 0):
+            chosen[at] = row
+    for row in alike[~unmet[number][alike]][::-1].tolist():
+        chosen[int(step[tensors.call[row]])] = row
+    return np.array(sorted(chosen.values()), dtype=np.int64)
+
+
+def _numbers(side: Side) -> Bools:
+    """Rows of single floats that calls of a forward pass make, and keep nowhere."""
+    tensors = side.tensors
+    floats = (tensors.min_int == ABSENT) & np.isfinite(tensors.l2norm) & ~tensors.parameter
+    numbers: Bools = floats & (tensors.size == 1) & tensors.output & _of_forward(side)
+    return numbers
+
+
+def _of_forward(side: Side) -> Bools:
+    """Rows of leaf calls of forward passes."""
+    return (side.calls.leaf & _in_phase(side, "forward"))[side.tensors.call]
 
 
 def _step_of(side: Side) -> Ints:

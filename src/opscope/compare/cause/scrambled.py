@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 ORDER = "gives golden's numbers in another order"
 AGREES = 1e-3  # of the norm: less is the same order
 MOST_BACK = 64  # calls that it is followed back through
+LEAST = 8  # elements: fewer, as the numbers of axes, are the same in some order by chance
 MOST_VIEWS = 4  # of a weight, one of another
 ALIKE, MOST_ALIKE = (
     1e-6,
@@ -102,7 +103,7 @@ def _alike(pairing: Pairing, meetings: Meetings, row: int) -> Iterator[Rows]:
     meets: a view has another shape than what it is of.
     """
     partner = int(meetings.partner[0][row])
-    if partner == NONE:
+    if partner == NONE or pairing.target.tensors.size[row] < LEAST:
         return
     mine, golden = pairing.target.tensors, pairing.golden
     theirs = golden.tensors

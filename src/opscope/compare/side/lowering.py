@@ -21,7 +21,7 @@ import numpy as np
 from opscope.compare.side.columns import MODULE, NONE, Side
 from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import kin, traits_of, works_in_place
-from opscope.operators.spelling import JAX, NAMESPACED, ONNX, namespace, word_of
+from opscope.operators.spelling import JAX, NAMESPACED, ONNX, TENSORFLOW, namespace, word_of
 from opscope.questions.rows import rows_of_calls
 
 OPTIMIZER = "optimizer_step"
@@ -32,6 +32,9 @@ _SHARE = 0.5
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
 _TORCH = re.compile(r"\w+::|(torch|Functional|Tensor|Torch|NPU|Aten)\.")
 GRAPH = "graph"  # the world of MindSpore and CANN
+STAGED = frozenset(
+    {GRAPH, TENSORFLOW}
+)  # of frameworks that work gradients and updates out in graphs
 _FRAMEWORKS = {"mindspore": GRAPH, "pytorch": "torch", JAX: JAX}
 # Worlds that are so unlike others that no call need have a partner: held against them by what the
 # programs hold alike.
@@ -74,10 +77,10 @@ def foreign(target: Side, golden: Side) -> bool:
 
 def worlds_apart(target: Side, golden: Side) -> bool:
     """Whether two runs that are held against each other call by call in their own words are spelt
-    in two worlds: one of JAX, or one of MindSpore.
+    in two worlds: one of JAX, MindSpore or TensorFlow.
     """
     worlds = {spelling(target), spelling(golden)}
-    return len(worlds) > 1 and bool(worlds & {JAX, GRAPH})
+    return len(worlds) > 1 and bool(worlds & {JAX, *STAGED})
 
 
 def spelling(side: Side) -> str:
