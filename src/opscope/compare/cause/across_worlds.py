@@ -109,13 +109,6 @@ def finer(sides: Sides) -> float:
     return 1.0 if _beside_staged(sides) else FINER
 
 
-def knows_ways_back(sides: Sides) -> bool:
-    """Whether both sides tell through which calls gradients flow back: of a dump of TensorFlow that
-    is guessed by names.
-    """
-    return TENSORFLOW not in map(spelling, sides)
-
-
 def _beside_staged(sides: Sides) -> bool:
     """Whether one of the two is of MindSpore or TensorFlow and the other is not."""
     return worlds_apart(*sides) and bool(STAGED & {*map(spelling, sides)})

@@ -15,6 +15,7 @@ from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import NONE, place_of
 from opscope.compare.side.lowering import GRAPH, spelling
 from opscope.operators.catalogue import traits_of
+from opscope.operators.spelling import TENSORFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,12 +43,14 @@ def one_sided(
     pairing: Pairing, meetings: Meetings, vague: Bools, place: tuple[int, int]
 ) -> Path | None:
     """The last calls of a rank and step behind a layer with parameters that meet though gradients
-    flow through one side's alone; None where there are none, or where they flow through golden's
-    behind a layer and through the target's elsewhere, as where it computes again with gradients
-    what it collected without.
+    flow through one side's alone; None where there are none, where a side does not know through
+    which they flow, or where they flow through golden's behind a layer and through the target's
+    elsewhere, as where it computes again with gradients what it collected without.
 
     vague: rows of the target of which statistics tell nothing.
     """
+    if TENSORFLOW in map(spelling, (pairing.target, pairing.golden)):
+        return None  # of which forward call a gradient is, is guessed by names there
     misses = False
     for rows, words in _rows_on_one_side(pairing, meetings, vague, place):
         row = _behind_a_layer(pairing, rows)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.cause.across_worlds import eased, finer, knows_ways_back, telling_nothing
+from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.drawn_parameters import drawn_anew
 from opscope.compare.cause.earlier_steps import EarlierSteps
@@ -59,7 +59,7 @@ from opscope.compare.pair.meetings import (
 from opscope.compare.pair.samples import with_parts
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.bridges import bridged
-from opscope.compare.side.call_rows import inputs_of, outputs_of, places_of
+from opscope.compare.side.call_rows import all_made, inputs_of, outputs_of, places_of
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.trained_tensors import with_trained_names
@@ -213,8 +213,9 @@ class Regions:
 
     def _first_parting(self, *, values: bool) -> Parting | None:
         """The same, where nothing is known of the order of elements."""
-        apart = [*self._results(), *self._states.apart()]
-        apart = without_penalties(self.pairing, self.meetings, self.unmet, apart)
+        apart = without_penalties(
+            self.pairing, self.meetings, self.unmet, [*self._results(), *self._states.apart()]
+        )
         if not apart:
             return self._by_left_states() or self._by_read_out()
         parting = self._followed_back(apart)
@@ -267,7 +268,7 @@ class Regions:
         chosen = self._before_results([entry for entry in apart if entry[0] == place])
         stage = min(entry[1] for entry in chosen)
         chosen = [entry for entry in chosen if entry[1] == stage]
-        chosen = [entry for entry in chosen if self._made(entry)] or chosen
+        chosen = [entry for entry in chosen if all_made(self._sides, entry[2])] or chosen
         ends = _ends(chosen, 0), _ends(chosen, 1)
         if stage == FORWARD:
             ends = ends[0][:1], ends[1][:1]  # what comes later may have a cause before the first
@@ -285,13 +286,6 @@ class Regions:
         if place in self._cut and self._accumulates(parting.start):
             parting = self._in_passes(place, ends) or parting
         return self._judged_by_growth(self._carried_back(parting, self._states.judged))
-
-    def _made(self, apart: Apart) -> bool:
-        """Whether calls that are recorded made all gradients of what is apart."""
-        return all(
-            bool((side.tensors.output | side.tensors.parameter)[rows].all())
-            for side, rows in zip(self._sides, apart[2], strict=True)
-        )
 
     def _left_before(self, place: Place) -> Parting | None:
         """Where models left other states behind, in a step before one whose results are apart."""
@@ -409,7 +403,6 @@ class Regions:
         alone; and all that they tell where a batch is cut otherwise.
         """
         telling = stage == GRADIENT or (stage != FORWARD and self._alone(place))
-        telling &= knows_ways_back(self._sides)
         layer = one_sided(self.pairing, self.meetings, self._vague[0], place) if telling else None
         if layer is not None:
             region = (layer.mine,), (layer.theirs,)

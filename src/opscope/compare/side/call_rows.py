@@ -58,3 +58,11 @@ def handed_on(side: Side, call: int) -> int:
     """The row of what a call only hands on, a view or a copy of it; NONE for any other call."""
     rows = inputs_of(side, call) if traits_of(side.operator(call)).idle else []
     return rows[0] if len(rows) == 1 else NONE
+
+
+def all_made(sides: tuple[Side, Side], rows: tuple[list[int], list[int]]) -> bool:
+    """Whether calls that are recorded made all of some rows of both sides."""
+    return all(
+        bool((side.tensors.output | side.tensors.parameter)[some].all())
+        for side, some in zip(sides, rows, strict=True)
+    )
