@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports to MindSpore and JAX beside their originals in torch, each in an interpreter of its own:
+"""Ports to MindSpore, JAX and TensorFlow beside their originals in torch, each in an interpreter of its own:
 what was once answered rightly stays so, of some pairs; `make zoo-all` asks all.
 """
 
@@ -12,11 +12,12 @@ from tests.compare_zoo.ports.judge import judged
 from tests.compare_zoo.ports.pair import Pair, known
 from tests.compare_zoo.ports.runs import checked, recorded
 
-# In PyNative mode, in graph mode, and of JAX, in which a recording takes longest.
+# In PyNative mode, in graph mode, of JAX, in which a recording takes longest, and of TensorFlow.
 ASKED = {
     "ms_mlp": ("healthy", "eps", "momentum", "rate", "sum"),
     "ms_gpt": ("healthy", "c_proj", "scale", "tied"),
     "jx_bert": ("healthy", "out_kernel"),
+    "tf_resnet": ("healthy", "counted", "nesterov"),
 }
 pytestmark = pytest.mark.interop
 

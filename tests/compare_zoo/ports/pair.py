@@ -27,7 +27,8 @@ Edits = list[tuple[str, str]]
 @dataclass(frozen=True)
 class Pair:
     """A folder of programs: port.py, faults.py and original.py, or the pair whose original it is;
-    framework is that of the port where it is not torch's, "mindspore" or "jax".
+    framework is that of the port where it is not torch's, "mindspore", "jax" or
+    "tensorflow".
     """
 
     name: str

@@ -42,7 +42,7 @@ def _recorded_apart(pair: Pair, folder: Path, variants: list[str]) -> None:
             command = [pair.interpreter, str(program), held]
             if pair.framework == "mindspore":
                 command = [*run, str(folder / name), "--", *command]
-            else:  # a program of JAX names itself what is recorded
+            else:  # a program of JAX or TensorFlow names itself what is recorded
                 command = [*command, str(folder / name)]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
