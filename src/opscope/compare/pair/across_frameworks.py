@@ -89,14 +89,16 @@ def pair_frameworks(
 
 
 def in_words_alone(pairing: Pairing) -> bool:
-    """Whether a program of MindSpore and one of another framework, of which versions of tensors are
-    known, may have little more in common than words: each runs calls that compute and have no
-    partner on the other, or one does where both are trained.
+    """Whether a program of MindSpore or TensorFlow and one of another framework, of which versions
+    of tensors and their statistics are known, may have little more in common than words: each runs
+    calls that compute and have no partner on the other, or one does where both are trained.
     """
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     if not worlds_apart(pairing.target, pairing.golden):
         return False
     if not all(side.run.info.coverage.versions for side, _ in sides):
+        return False
+    if not all(np.isfinite(side.tensors.l2norm).any() for side, _ in sides):
         return False
     lonely = [bool((computing(side) & (match < 0)).any()) for side, match in sides]
     trained = [
