@@ -32,9 +32,8 @@ _SHARE = 0.5
 _CAMEL = re.compile(r"[A-Z][A-Za-z0-9]*")
 _TORCH = re.compile(r"\w+::|(torch|Functional|Tensor|Torch|NPU|Aten)\.")
 GRAPH = "graph"  # the world of MindSpore and CANN
-STAGED = frozenset(
-    {GRAPH, TENSORFLOW}
-)  # of frameworks that work gradients and updates out in graphs
+# Worlds of which a backward pass does not show the loss that it starts from.
+STAGED = frozenset({GRAPH, TENSORFLOW})
 _FRAMEWORKS = {"mindspore": GRAPH, "pytorch": "torch", JAX: JAX}
 # Worlds that are so unlike others that no call need have a partner: held against them by what the
 # programs hold alike.
