@@ -56,7 +56,7 @@ EACH_OTHER = {
     "transformer-eps": "tf::AddV2",
     "transformer-gelu": "tf::Pow",
     "transformer-scale": "tf::Softmax",
-    "transformer-axis": "tf::Softmax",
+    "transformer-axis": "tf::Transpose",
 }
 pytestmark = [
     pytest.mark.interop,
