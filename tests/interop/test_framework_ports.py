@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Ports to MindSpore, JAX and TensorFlow beside their originals in torch, each in an interpreter of its own:
-what was once answered rightly stays so, of some pairs; `make zoo-all` asks all.
+"""Ports to MindSpore, JAX and TensorFlow beside their originals in torch, each in an interpreter of
+its own: what was once answered rightly stays so, of some pairs; `make zoo-all` asks all.
 """
 
 from __future__ import annotations

@@ -13,9 +13,8 @@ import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import NONE, place_of
-from opscope.compare.side.lowering import GRAPH, spelling
+from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import traits_of
-from opscope.operators.spelling import TENSORFLOW
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,8 +48,6 @@ def one_sided(
 
     vague: rows of the target of which statistics tell nothing.
     """
-    if TENSORFLOW in map(spelling, (pairing.target, pairing.golden)):
-        return None  # of which forward call a gradient is, is guessed by names there
     misses = False
     for rows, words in _rows_on_one_side(pairing, meetings, vague, place):
         row = _behind_a_layer(pairing, rows)
@@ -92,8 +89,8 @@ def _rows_on_one_side(
 ) -> Iterator[tuple[Ints, str]]:
     """The target's rows that meet what has gradients, and have none, or the other way round."""
     target, golden = pairing.target, pairing.golden
-    if not any(map(_tell, (target, golden))) or GRAPH in map(spelling, (target, golden)):
-        return  # MindSpore shows a part of its backward passes
+    if not any(map(_tell, (target, golden))) or STAGED & {*map(spelling, (target, golden))}:
+        return  # MindSpore shows a part of its backward passes, TensorFlow's calls are guessed
     back = _with_gradients(target), _with_gradients(golden)
     written = _contents(pairing, 0, back[0]), _contents(pairing, 1, back[1])
     touched = (

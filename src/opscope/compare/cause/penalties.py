@@ -5,12 +5,12 @@ into the gradients: squares of weights beside a weight decay.
 
 from __future__ import annotations
 
-from itertools import repeat
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.results import losses_of
+from opscope.compare.cause.results import losses_met
 from opscope.compare.cause.what_matters import FORWARD, GRADIENT
 from opscope.compare.side.call_rows import handed_on, inputs_of
 from opscope.compare.side.columns import NONE
@@ -56,22 +56,22 @@ class _Penalties:
         self, pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools], number: int
     ) -> None:
         sides = pairing.target, pairing.golden
-        flow, theirs = pairing.flows[number], pairing.flows[1 - number]
-        other = sides[1 - number]
-        self._side, self._source = sides[number], flow.source_row
+        self._side, self._other = sides[number], sides[1 - number]
+        self._source = pairing.flows[number].source_row
         self._met = ~unmet[number] & (meetings.partner[number] >= 0)
-        self._states = theirs.state[meetings.partner[number]].tolist()
-        self._losses = {*theirs.state[losses_of(other, theirs.source_row)].tolist()}
-        self._weights = {
-            *map(_about, repeat(other), np.flatnonzero(other.tensors.parameter).tolist())
-        }
+        self._losses = losses_met(pairing, meetings, unmet, number)
+
+    @cached_property
+    def _weights(self) -> set[tuple[int, float, float]]:
+        rows = np.flatnonzero(self._other.tensors.parameter).tolist()
+        return {_about(self._other, row) for row in rows}
 
     def penalised(self, row: int) -> bool:
         """Whether a row is a sum of a loss of the other side and of what is made of weights."""
         if self._side.tensors.size[row] != 1:
             return False
         addends = [*self._addends(row)]
-        losses = [each for each in addends if self._is_loss(each)]
+        losses = [each for each in addends if self._losses[each]]
         rest = [each for each in addends if each not in losses]
         return len(losses) == 1 and bool(rest) and self._of_weights(rest)
 
@@ -82,7 +82,7 @@ class _Penalties:
             made = self._made(waiting.pop())
             call = int(self._side.tensors.call[made])
             handed = handed_on(self._side, call)
-            adds = family(self._side.operator(call)) == "add" and not self._is_loss(made)
+            adds = family(self._side.operator(call)) == "add" and not self._losses[made]
             if not self._side.tensors.output[made] or call in seen:
                 yield made
             elif handed != NONE or adds:
@@ -95,9 +95,6 @@ class _Penalties:
         """The row in which what is read was made; that itself where nobody made it."""
         made = int(self._source[row])
         return row if self._side.tensors.output[row] or made < 0 else made
-
-    def _is_loss(self, row: int) -> bool:
-        return bool(self._met[row] and self._states[row] in self._losses)
 
     def _of_weights(self, rows: list[int]) -> bool:
         """Whether rows are computed of parameters, and of numbers that the program holds."""

@@ -161,6 +161,16 @@ def losses_of(side: Side, source: Ints) -> Ints:
     return rows
 
 
+def losses_met(
+    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools], number: int
+) -> Bools:
+    """The rows of a side that agree with a loss of the other."""
+    other, flow = (pairing.golden, pairing.target)[number], pairing.flows[1 - number]
+    losses, partner = losses_of(other, flow.source_row), meetings.partner[number]
+    met: Bools = np.isin(flow.state[partner], flow.state[losses])
+    return met & (partner >= 0) & ~unmet[number]
+
+
 def _unread_numbers(side: Side, source: Ints) -> Ints:
     """The last number of each forward pass that goes before a backward one, or beside it, which no
     call of the forward pass reads.
@@ -189,19 +199,17 @@ def _as_lost(
     side, tensors = sides[number], sides[number].tensors
     if spelling(side) != TENSORFLOW or spelling(sides[1 - number]) == TENSORFLOW:
         return mine
-    states, partner = pairing.flows[1 - number].state, meetings.partner[number]
-    theirs = np.isin(states[partner], states[losses[1 - number]]) & (partner >= 0)
     numbers, step = _numbers(side), _step_of(side)
     backward = np.flatnonzero(_in_phase(side, "backward"))
     trained, first = np.unique(step[backward], return_index=True)
     begun = dict(zip(trained.tolist(), backward[first].tolist(), strict=True))
     chosen = dict(zip(step[tensors.call[mine]].tolist(), mine.tolist(), strict=True))
-    apart, alike = (np.flatnonzero(numbers & flags) for flags in (unmet[number], theirs))
-    for row in apart.tolist():
+    met = losses_met(pairing, meetings, unmet, number)
+    for row in np.flatnonzero(numbers & unmet[number]).tolist():
         at = int(step[tensors.call[row]])
         if tensors.call[row] < begun.get(at, 0):
             chosen[at] = row
-    for row in alike[~unmet[number][alike]][::-1].tolist():
+    for row in np.flatnonzero(numbers & met)[::-1].tolist():
         chosen[int(step[tensors.call[row]])] = row
     return np.array(sorted(chosen.values()), dtype=np.int64)
 
