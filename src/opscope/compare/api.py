@@ -34,6 +34,7 @@ from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.tensors import pair_rows
 from opscope.compare.side.columns import Side, read_tables, side_of
+from opscope.compare.side.contents import dump_beside_run
 from opscope.compare.side.l1_norms import norms_alone, with_norms
 from opscope.compare.side.lowering import foreign
 from opscope.compare.side.producers import Flow, follow, without_enclosing
@@ -168,7 +169,7 @@ def pair_runs(
         across = pair_frameworks(sides, flows, policy.mapping)
         if policy.mapping is not None or not in_words_alone(across):
             return across
-    common = at_common_levels(*sides)
+    common = sides if dump_beside_run(*sides) else at_common_levels(*sides)
     again = [
         flow if side is was else follow(side.calls, side.tensors)
         for side, was, flow in zip(common, sides, flows, strict=True)

@@ -76,7 +76,7 @@ def proven(
     if average is not None and math.isfinite(average):
         columns["mean"] = average
     if length is not None and math.isfinite(length):
-        columns["l2norm"] = length
+        columns["l2norm"] = abs(length)  # msprobe writes a single number itself, sign and all
     if integer and dtype != "bool":
         columns |= {
             name: value

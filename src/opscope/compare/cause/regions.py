@@ -9,7 +9,7 @@ whose inputs all meet; those of which a result agrees again further on are only 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -26,10 +26,10 @@ from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.loss_scales import without_scales
 from opscope.compare.cause.partings import Parting, cause_of
 from opscope.compare.cause.penalties import without_penalties
-from opscope.compare.cause.read_out import first_unlike, read_out_alike, read_out_apart
+from opscope.compare.cause.read_out import first_unlike, read_out_apart
 from opscope.compare.cause.region_calls import regions_of, with_calls
-from opscope.compare.cause.results import comparable, endings, results_apart
 from opscope.compare.cause.scrambled import ORDER, scrambled
+from opscope.compare.cause.shared_results import SharedResults
 from opscope.compare.cause.start_pairs import StartPairs, one_family
 from opscope.compare.cause.trained_states import BACKWARD, TrainedStates
 from opscope.compare.cause.walks import LEAST, Marks, Walk
@@ -40,7 +40,11 @@ from opscope.compare.cause.what_matters import (
     PARAMETER,
     settled,
 )
-from opscope.compare.cause.written_otherwise import cut_otherwise, written_otherwise
+from opscope.compare.cause.written_otherwise import (
+    half_trained,
+    written_in_part,
+    written_otherwise,
+)
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.common_steps import in_common_steps, same_steps
 from opscope.compare.pair.meetings import (
@@ -50,17 +54,16 @@ from opscope.compare.pair.meetings import (
     Meetings,
     first_read,
     meet,
-    multiplied,
     normed,
     same_elements,
     same_parameters,
     vague,
 )
 from opscope.compare.pair.samples import with_parts
-from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.bridges import bridged
-from opscope.compare.side.call_rows import all_made, inputs_of, outputs_of, places_of
+from opscope.compare.side.call_rows import all_made, inputs_of, outputs_of
 from opscope.compare.side.columns import NONE
+from opscope.compare.side.contents import bears_identities, told_by_contents
 from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.operators.catalogue import traits_of
@@ -96,14 +99,18 @@ def judged(
     calls of the target that make more of a difference than their operators may; values: whether
     those that are kept may be read.
     """
-    if not written_otherwise(pairing):
+    otherwise = written_otherwise(pairing)
+    if not (otherwise or written_in_part(pairing)):
         return pairing, causes
     common = without_scales(in_common_steps(_with_gradients(pairing)))
     regions = Regions(common, exceeds)
-    if not regions.begun_alike():
+    if not regions.begun_alike() or not (otherwise or regions.trained or half_trained(pairing)):
+        return pairing, causes
+    parting = regions.parting(values=values)
+    dumps = not any(map(bears_identities, (pairing.target, pairing.golden)))
+    if dumps and regions.nothing and (causes or not half_trained(pairing)):
         return pairing, causes
     pairing = msgspec.structs.replace(pairing, by_regions=True, recounted=same_steps(common))
-    parting = regions.parting(values=values)
     if parting is None:
         until = NOTHING if regions.nothing else None
         return msgspec.structs.replace(
@@ -120,9 +127,14 @@ def _with_gradients(pairing: Pairing) -> Pairing:
     """The pairing with names for what is trained and its gradients, and backward passes that go
     through calls that were not recorded.
     """
-    sides = pairing.target, pairing.golden
-    target, golden = map(with_trained_names, sides, pairing.flows)
-    mine, theirs = map(bridged, sides, pairing.flows)
+    told = [
+        told_by_contents(side, flow)
+        for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
+    ]
+    target, golden = (with_trained_names(side, flow) for side, flow in told)
+    mine, theirs = (
+        bridged(side, flow) for side, (_, flow) in zip((target, golden), told, strict=True)
+    )
     return msgspec.structs.replace(pairing, target=target, golden=golden, flows=(mine, theirs))
 
 
@@ -148,6 +160,7 @@ class Regions:
             (vague(self._sides[0]) & ~self._same[0]) | silent[0],
             (vague(self._sides[1]) & ~self._same[1]) | silent[1],
         )
+        self._results = SharedResults(pairing, self.meetings, self._leaf, self._vague)
 
     @cached_property
     def _leaf(self) -> tuple[Ints, Ints]:
@@ -156,12 +169,6 @@ class Regions:
             for side in self._sides
         ]
         return rows[0], rows[1]
-
-    @cached_property
-    def _mirrored(self) -> Meetings:
-        """What agrees with the negative of something: a loss less a likelihood."""
-        other = msgspec.structs.replace(self.pairing, golden=multiplied(self.pairing.golden, -1.0))
-        return meet(other, self._leaf)
 
     @cached_property
     def names(self) -> list[Names]:
@@ -191,6 +198,11 @@ class Regions:
         made = tensors.output & side.calls.leaf[tensors.call] & (tensors.size >= LEAST)
         return np.flatnonzero(made & draws[tensors.call] & ~self._vague[number])
 
+    @property
+    def trained(self) -> bool:
+        """Whether the two show trainings that can be held against each other."""
+        return self._states.compared or bool(self._results.shown)
+
     def parting(self, *, values: bool) -> Parting | None:
         """Where the two part first; None where all that matters agrees. values: whether those that
         are kept may be read.
@@ -214,11 +226,16 @@ class Regions:
     def _first_parting(self, *, values: bool) -> Parting | None:
         """The same, where nothing is known of the order of elements."""
         apart = without_penalties(
-            self.pairing, self.meetings, self.unmet, [*self._results(), *self._states.apart()]
+            self.pairing,
+            self.meetings,
+            self.unmet,
+            [*self._results.apart(self.meetings, self.unmet), *self._states.apart()],
         )
         if not apart:
             return self._by_left_states() or self._by_read_out()
         parting = self._followed_back(apart)
+        if parting and self._states.faint(apart) and not self._called_otherwise(parting.start):
+            return self._by_left_states() or self._by_read_out()
         if not values or parting is None or parting.sized:
             return parting
         # To follow back alone: that something is a part of a whole proves no result.
@@ -240,7 +257,7 @@ class Regions:
         seen, whole = apart, self.unmet
         self.unmet = self._limited(0, stage), self._limited(1, stage)
         earlier = self._lasting(self._states.apart(self._finer), place)
-        parting = self._earliest([*seen, *self._results(), *earlier])
+        parting = self._earliest([*seen, *self._results.apart(self.meetings, self.unmet), *earlier])
         if parting is not None and (parting.grown or self._faint(parting, whole[0])):
             self.unmet = whole
             again = self._earliest(seen)
@@ -283,7 +300,7 @@ class Regions:
         if stage == PARAMETER:
             moved = self._states.times_moved(place, [rows for _, _, rows in chosen])
             parting = msgspec.structs.replace(parting, moved=moved)
-        if place in self._cut and self._accumulates(parting.start):
+        if place in self._results.cut and self._accumulates(parting.start):
             parting = self._in_passes(place, ends) or parting
         return self._judged_by_growth(self._carried_back(parting, self._states.judged))
 
@@ -323,12 +340,16 @@ class Regions:
         come to, of what is the same to those of float32 than its limit; or the two are called with
         other arguments.
         """
-        alike = min(start) >= 0 and one_family(self.pairing, *start)
-        if alike and difference_of(self.pairing, *start):
+        if self._called_otherwise(start):
             return True
         most = BURST * self.meetings.unit
         apart = [self._apart_by(number, call) for number, call in enumerate(start) if call >= 0]
         return any(made > (COARSEST if read <= AGREEING * FINEST else most) for read, made in apart)
+
+    def _called_otherwise(self, start: tuple[int, int]) -> bool:
+        """Whether two calls are of one operator, with other arguments."""
+        alike = min(start) >= 0 and one_family(self.pairing, *start)
+        return alike and bool(difference_of(self.pairing, *start))
 
     def _apart_by(self, number: int, call: int) -> tuple[float, float]:
         """How far what a call reads, and what it makes, is from the other side's, as far as
@@ -372,7 +393,7 @@ class Regions:
 
     def _by_read_out(self) -> Parting | None:
         """Where all that training shows agrees: a number that both read out and is not the same."""
-        alone = not self._states.compared and not self._compares_results()
+        alone = not self._states.compared and not self._results.compared(self.unmet)
         both, apart = read_out_apart(self.pairing, self.meetings, self.unmet, alone=alone)
         self.nothing = alone and not both
         parting = self._located(*apart) if apart else None
@@ -407,7 +428,7 @@ class Regions:
         if layer is not None:
             region = (layer.mine,), (layer.theirs,)
             return Parting(place, stage, (layer.mine, layer.theirs), region, words=layer.words)
-        if stage != GRADIENT or place not in self._cut:
+        if stage != GRADIENT or place not in self._results.cut:
             return None
         in_passes = self._in_passes(place, ends)
         if in_passes is not None:
@@ -468,11 +489,6 @@ class Regions:
         ]
         return graded[0] != graded[1]
 
-    @cached_property
-    def _cut(self) -> set[Place]:
-        """Ranks and steps in which the two go back from other numbers of losses."""
-        return cut_otherwise(self.pairing)
-
     def _limited(self, number: int, stage: int) -> Bools:
         """What does not meet by the limits for tensors before a stage."""
         if stage >= CLIPPED:
@@ -484,39 +500,6 @@ class Regions:
             self.meetings.unmet(number, self._finer),
             self.meetings.unmet(number),
         )
-
-    # -- what matters ------------------------------------------------------------------------------
-
-    def _results(self) -> Iterator[Apart]:
-        """Results that meet nothing on the other side, but where a batch is cut otherwise."""
-        if not self._comparable:
-            return
-        apart = results_apart(
-            self.pairing, self.meetings, self.unmet, self._vague, alike=lambda: self._alike
-        )
-        yield from (entry for entry in apart if entry[0] not in self._cut)
-
-    @cached_property
-    def _alike(self) -> bool | None:
-        """Whether both read out the same numbers; None where not as many."""
-        return read_out_alike(self.pairing, self.meetings)
-
-    @cached_property
-    def _comparable(self) -> bool:
-        """Whether results of either side can be held against the other's."""
-        return comparable(self.pairing, alike=lambda: self._alike)
-
-    def _compares_results(self) -> bool:
-        """Whether both sides show results in a step in which batches are cut alike; those of a
-        graph are judged by themselves.
-        """
-        if half_compiled(self.pairing):
-            return True
-        mine, theirs = (
-            set(places_of(side, endings(side, flow.source_row)))
-            for side, flow in zip(self._sides, self.pairing.flows, strict=True)
-        )
-        return self._comparable and bool((mine & theirs) - self._cut)
 
     # -- where it begins ---------------------------------------------------------------------------
 
@@ -575,7 +558,7 @@ class Regions:
 
     def _walks(self, place: Place, stage: int, ends: tuple[list[int], list[int]]) -> list[Walk]:
         # what passes of parts of a batch compute was not compared before their gradients
-        backward = None if place in self._cut else stage == GRADIENT
+        backward = None if place in self._results.cut else stage == GRADIENT
         return [self._walk(number, stage, ends[number], backward=backward) for number in (0, 1)]
 
     def _of_starts(
@@ -649,7 +632,7 @@ class Regions:
         alone = self._states.clipped_alone[number]
         flags[0][settled(side, self.pairing.flows[number], known, alone, stage)] = False
         flags[0][list(ends)] = True
-        mirrored = ~self._mirrored.unmet(number, self._finer) & (side.tensors.size == 1)
+        mirrored = self._results.turned(number)
         loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)
         loose |= self._parts[number]
         agreeing = (~self.unmet[number] & ~loose) | mirrored

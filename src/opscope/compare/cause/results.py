@@ -11,7 +11,8 @@ import numpy as np
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, places_of
-from opscope.compare.side.columns import ABSENT, MODULE, NONE
+from opscope.compare.side.columns import ABSENT, MODULE, NONE, place_of
+from opscope.compare.side.contents import bears_identities, begins_backward
 from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import family
 from opscope.operators.spelling import TENSORFLOW
@@ -151,6 +152,8 @@ def losses_of(side: Side, source: Ints) -> Ints:
     """
     if spelling(side) in STAGED:
         return _unread_numbers(side, source)
+    if not bears_identities(side):
+        return _gone_back_from(side)
     calls, tensors = side.calls, side.tensors
     backward = np.flatnonzero(_in_phase(side, "backward"))
     _, first = np.unique(_step_of(side)[backward], return_index=True)
@@ -158,6 +161,16 @@ def losses_of(side: Side, source: Ints) -> Ints:
     starts = np.union1d(backward[first], backward[roots])
     read = source[~tensors.output & np.isin(tensors.call, starts) & (tensors.size == 1)]
     rows: Ints = np.unique(read[read >= 0])
+    return rows
+
+
+def _gone_back_from(side: Side) -> Ints:
+    """The numbers of which the gradients are what each backward pass of a dump begins with."""
+    calls, tensors = side.calls, side.tensors
+    first = np.flatnonzero(begins_backward(side))
+    forward = place_of((calls.process[first] << 40) | calls.forward[first], calls.key)
+    made = tensors.output & (tensors.size == 1)
+    rows: Ints = np.flatnonzero(made & np.isin(tensors.call, forward[forward >= 0]))
     return rows
 
 
@@ -179,9 +192,7 @@ def _unread_numbers(side: Side, source: Ints) -> Ints:
     trained = np.isin(step, step[_in_phase(side, "backward")])[tensors.call]
     rows = np.flatnonzero(_numbers(side) & trained)
     rows = np.setdiff1d(rows, source[~tensors.output & _of_forward(side)])
-    _, last = np.unique(step[tensors.call[rows]][::-1], return_index=True)
-    unread: Ints = np.sort(rows[::-1][last])
-    return unread
+    return _last_of_steps(side, rows)
 
 
 def _as_lost(
@@ -248,8 +259,8 @@ def _handed_out(side: Side) -> Ints:
     np.maximum.at(last, at[backward], backward)
     trained = np.arange(len(calls)) < last[at]
     outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
-    if not len(outermost):
-        return outermost
+    if not len(outermost) or not bears_identities(side):  # dumps begin below the model
+        return outermost[:0]
     extent = np.diff(np.r_[outermost, len(calls)])
     model = calls.module[outermost[np.argmax(extent)]]
     chosen = outermost[calls.module[outermost] == model]
@@ -263,7 +274,10 @@ def read_out(side: Side) -> Ints:
     tensors, calls = side.tensors, side.calls
     makes = np.zeros(len(calls), dtype=np.bool_)
     makes[tensors.call[tensors.output]] = True
-    rows: Ints = np.flatnonzero(~tensors.output & (calls.leaf & ~makes)[tensors.call])
+    reads = ~tensors.output & (calls.leaf & ~makes)[tensors.call]
+    if not bears_identities(side):  # of a backward call a dump may show only what it reads
+        reads &= _of_forward(side)
+    rows: Ints = np.flatnonzero(reads)
     return rows
 
 
@@ -280,8 +294,18 @@ def last_results(side: Side, source: Ints) -> Ints:
     if len(read):  # whole ones beside others are counts: of tokens, of what was right
         last: Ints = numbers if len(numbers) else read
         return last
+    if not bears_identities(side):  # which show more behind it: gradients, and what updates make
+        leaf &= _of_forward(side)
     unread = np.flatnonzero(tensors.output & leaf)
-    return np.setdiff1d(unread, source[~tensors.output & leaf])[-1:]
+    unread = np.setdiff1d(unread, source[~tensors.output & leaf])
+    return unread[-1:] if bears_identities(side) else _last_of_steps(side, unread)
+
+
+def _last_of_steps(side: Side, rows: Ints) -> Ints:
+    """The last of some rows in each step."""
+    _, last = np.unique(_step_of(side)[side.tensors.call[rows]][::-1], return_index=True)
+    of_steps: Ints = np.sort(rows[::-1][last])
+    return of_steps
 
 
 def _leaf_rows(side: Side, rows: Ints) -> Ints:

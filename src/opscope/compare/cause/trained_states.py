@@ -12,12 +12,21 @@ import numpy as np
 
 from opscope.compare.cause.across_worlds import drifts_from, kept_otherwise, rounded_rate
 from opscope.compare.cause.gradient_paths import Path
-from opscope.compare.cause.what_matters import CLIPPED, GRADIENT, PARAMETER, last_states
+from opscope.compare.cause.what_matters import (
+    CLIPPED,
+    FORWARD,
+    GRADIENT,
+    PARAMETER,
+    last_states,
+)
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.meetings import learnt_names
 from opscope.compare.pair.sketches import sketch
-from opscope.compare.side.call_rows import places_of
+from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.columns import NONE
+from opscope.compare.side.contents import bears_identities
+from opscope.judge.operators import is_per_element
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
 ROUNDINGS = 8.0  # the same in those of a coarse type, of which long sums leave fewer
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
+FAINT = 256.0  # the same in steps behind the first, where no loss is apart
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
@@ -126,7 +136,8 @@ class TrainedStates:
                     if min(*mine, *theirs) >= 0
                 ]
                 if stage != PARAMETER:
-                    reach = max((self._reach(entry) for entry in held), default=0.0)
+                    reach = max(map(self._reach, held), default=0.0)
+                    reach = max(reach, self._largest_gradient.get(place, 0.0))
                     floor = self._rounded * reach
                     nothing |= {entry[0] for entry in held if self._least(entry) <= floor}
                 judged = [entry for entry in held if entry[0] not in nothing]
@@ -134,11 +145,53 @@ class TrainedStates:
                     judged = [
                         entry for entry in judged if not self._alike_clipped(place, entry, share)
                     ]
+                if stage == CLIPPED and self._scaled(judged):
+                    continue
                 if stage == PARAMETER or place[1] < self._drifts_from:
                     apart = self._further((place, stage), judged, share)
                     yield from ((place, stage, rows) for rows in apart)
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
+
+    def _elsewhere(self, mine: list[int], theirs: list[int]) -> bool:
+        """Whether parameters of dumps hold what others of the other side do: those that begin as
+        ones, or as zeros, may be in each other's place.
+        """
+        if all(map(bears_identities, self._sides)):
+            return False
+        met = [
+            self._meetings.error[number][rows] <= self._meetings.limit[number][rows]
+            for number, rows in enumerate((mine, theirs))
+        ]
+        return bool(met[0].all() and met[1].all())
+
+    def faint(self, apart: list[Apart]) -> bool:
+        """Whether all that is apart begins with gradients that are so by little more than their
+        limits, in a step behind the first, and no loss is: roundings that grow from step to step. A
+        fault of a backward pass shows in the first step, one of an optimizer in parameters before.
+        """
+        first = min(apart, key=lambda entry: entry[:2])
+        graded = [rows for _, stage, rows in apart if stage in {GRADIENT, CLIPPED}]
+        return (
+            first[1] in {GRADIENT, CLIPPED}
+            and first[0] > self.places[0]
+            and all(stage != FORWARD for _, stage, _ in apart)
+            and all(self._error(*rows) <= FAINT * self._limit(rows[0]) for rows in graded)
+        )
+
+    def _scaled(self, judged: list[Held]) -> bool:
+        """Whether gradients as a dump's optimizers read them are the other side's times one number:
+        clipped there, where no call shows that.
+        """
+        if all(map(bears_identities, self._sides)):
+            return False
+        factors = [
+            factor
+            for _, mine, theirs in judged
+            for factor in sketch(self._sides[0], mine).factors(sketch(self._sides[1], theirs))
+        ]
+        told = np.array([factor for factor in factors if factor != 1])
+        return len(told) > 0 and bool((np.abs(told / np.median(told) - 1) <= ALIKE).all())
 
     def _alike_clipped(self, place: Place, held: Held, share: float) -> bool:
         """Whether gradients are the same once one side has changed its own behind the backward
@@ -277,6 +330,23 @@ class TrainedStates:
             for known, some in zip(self.last, names, strict=True)
         ]
 
+    @cached_property
+    def _largest_gradient(self) -> dict[Place, float]:
+        """The largest number that calls of backward passes make in each step of dumps, which say of
+        few parameters what their gradients are.
+        """
+        largest: dict[Place, float] = {}
+        for side in self._sides:
+            if bears_identities(side):
+                continue
+            tensors = side.tensors
+            backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+            rows = np.flatnonzero(tensors.output & backward[tensors.call] & (tensors.size > 1))
+            reach = np.nan_to_num(np.fmax(np.abs(tensors.min[rows]), np.abs(tensors.max[rows])))
+            for place, most in zip(places_of(side, rows), reach.tolist(), strict=True):
+                largest[place] = max(largest.get(place, 0.0), most)
+        return largest
+
     def _reach(self, held: Held) -> float:
         return max(
             sketch(side, rows).reach for side, rows in zip(self._sides, held[1:], strict=True)
@@ -301,6 +371,7 @@ class TrainedStates:
         apart = [
             (mine, theirs)
             for _, mine, theirs in judged
+            if not self._elsewhere(mine, theirs)
             if self._error(mine, theirs)
             > (
                 share * self._limit(mine) + rounded_rate(self._sides, (mine, theirs))
@@ -308,6 +379,8 @@ class TrainedStates:
                 else share * BACKWARD * self._limit(mine)
             )
         ]
+        if stage == PARAMETER:
+            apart = [rows for rows in apart if not self._alike_before_copy(*rows)]
         share_moved = MOVED_COARSELY if self._meetings.coarse else MOVED
         if stage != PARAMETER or len(apart) > share_moved * len(judged):
             return apart
@@ -320,6 +393,28 @@ class TrainedStates:
             or self._told_otherwise(*pair)
             or self._decayed(*pair)
         ]
+
+    def _alike_before_copy(self, mine: list[int], theirs: list[int]) -> bool:
+        """Whether one side copied something else into a parameter, as an average of the weights, at
+        the end of a step in which it was what the other's is: the other may do so at the next one's
+        beginning, which shows what was copied.
+        """
+        written = self._written_before_copies[0], self._written_before_copies[1]
+        before = [
+            [known.get(row, row) for row in rows]
+            for known, rows in zip(written, (mine, theirs), strict=True)
+        ]
+        if before == [mine, theirs]:
+            return False
+        either = (before[0], theirs), (mine, before[1])
+        return any(self._error(*rows) <= self._limit(mine) for rows in either)
+
+    @cached_property
+    def _written_before_copies(self) -> list[dict[int, int]]:
+        """For rows of parameters of either side into which something was copied as it is, the row
+        that was written before it in its step.
+        """
+        return list(map(_before_copies, self._sides))
 
     @cached_property
     def _learnt(self) -> list[Words]:
@@ -338,13 +433,42 @@ class TrainedStates:
         return bool(one_way and most <= EVENLY * least and least > BACKWARD * self._limit(mine))
 
     def _told_otherwise(self, mine: list[int], theirs: list[int]) -> bool:
-        """Whether one operator made the two, with other arguments: another rate of a group."""
+        """Whether one operator made the two of the same, with other arguments: another rate of a
+        group. Of one over lists nobody looks at what each of them is made of.
+        """
         calls = [
             int(side.tensors.call[rows[0]])
             for side, rows in zip(self._sides, (mine, theirs), strict=True)
         ]
         ops = {side.operator(call) for side, call in zip(self._sides, calls, strict=True)}
-        return len(ops) == 1 and bool(difference_of(self._pairing, calls[0], calls[1]))
+        if len(ops) != 1 or not difference_of(self._pairing, calls[0], calls[1]):
+            return False
+        return is_per_element(ops.pop()) or self._read_alike(calls)
+
+    def _read_alike(self, calls: list[int]) -> bool:
+        """Whether two calls read the same, one after the other."""
+        mine, theirs = (
+            inputs_of(side, call) for side, call in zip(self._sides, calls, strict=True)
+        )
+        return len(mine) == len(theirs) and all(
+            self._error([row], [other]) <= BACKWARD * self._limit([row])
+            for row, other in zip(mine, theirs, strict=True)
+        )
+
+
+def _before_copies(side: Side) -> dict[int, int]:
+    tensors, calls = side.tensors, side.calls
+    copies = side.which(calls.op, lambda op: traits_of(op).idle)
+    rows = np.flatnonzero(tensors.output & tensors.parameter & (tensors.named != 0))
+    last: dict[tuple[int, Place], int] = {}
+    before: dict[int, int] = {}
+    for row, name, place in zip(
+        rows.tolist(), tensors.named[rows].tolist(), places_of(side, rows), strict=True
+    ):
+        if copies[tensors.call[row]] and (name, place) in last:
+            before[row] = last[name, place]
+        last[name, place] = row
+    return before
 
 
 def _read_forward(side: Side) -> Ints:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.meetings import first_read
+from opscope.compare.side.contents import bears_identities
 from opscope.compare.side.trained_tensors import updating
 from opscope.operators.catalogue import traits_of
 
@@ -34,8 +35,9 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
     first = first_read(side)
     names = np.array(sorted(first), dtype=np.uint64)
     read = np.array([first[name] for name in names.tolist()] or [0], dtype=np.int64)
-    unseen = ~tensors.output & (flow.producer < 0) & ~tensors.parameter
-    unseen &= updating(side)[tensors.call]
+    unseen = ~tensors.output & ~tensors.parameter
+    if bears_identities(side):
+        unseen &= (flow.producer < 0) & updating(side)[tensors.call]
     rows = np.flatnonzero(
         (tensors.output | unseen)
         & (tensors.named != 0)
@@ -51,7 +53,8 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
     rows = rows[~(loaded & tensors.parameter[rows])]
     owner = tensors.call[rows]
     backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
-    graded = backward | unseen[rows]
+    # what an optimizer reads may be clipped, where nobody shows by whom
+    graded = backward | (unseen[rows] & bears_identities(side))
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(graded, GRADIENT, CLIPPED))
     return {
         ((rank, step), stage, name): row

@@ -8,6 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.side.contents import (
+    bears_identities,
+    begins_backward,
+    dump_beside_run,
+)
 from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import family
@@ -28,17 +33,38 @@ def written_otherwise(pairing: Pairing) -> bool:
     """
     if pairing.between is not None:
         return False
-    if worlds_apart(pairing.target, pairing.golden):
+    beside_run = dump_beside_run(pairing.target, pairing.golden)
+    if worlds_apart(pairing.target, pairing.golden) or beside_run:
         return True
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]
     out = bool(steps[0].any() != steps[1].any())
-    if not all(side.run.info.coverage.versions for side, _ in sides):
+    if bears_identities(pairing.target) != bears_identities(pairing.golden):
         return False
     lonely = [_lonely(side, match) for side, match in sides]
     alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
     both = all(bool(flags.any()) for flags in lonely) or bool(cut_otherwise(pairing))
     return any(alone) and both
+
+
+def written_in_part(pairing: Pairing) -> bool:
+    """Whether one of two dumps has calls that compute and have no partner, which may stand for what
+    the other has in operators that are not in dumps.
+    """
+    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
+    dumps = not any(bears_identities(side) for side, _ in sides)
+    return pairing.between is None and dumps and any(_lonely(*each).any() for each in sides)
+
+
+def half_trained(pairing: Pairing) -> bool:
+    """Whether one side alone shows a backward pass, as where the other's is compiled, of which a
+    dump shows nothing.
+    """
+    shown = {
+        bool(side.which(side.calls.phase, lambda phase: phase == "backward").any())
+        for side in (pairing.target, pairing.golden)
+    }
+    return len(shown) > 1
 
 
 def cut_otherwise(pairing: Pairing) -> set[Place]:
@@ -49,7 +75,7 @@ def cut_otherwise(pairing: Pairing) -> set[Place]:
     for side in (pairing.target, pairing.golden):
         backward = side.which(side.calls.phase, lambda phase: phase == "backward")
         roots = side.which(side.calls.op, lambda op: family(op) == "ones_like")
-        rows = np.flatnonzero(backward & roots)
+        rows = np.flatnonzero(backward & roots if bears_identities(side) else begins_backward(side))
         counted.append(
             Counter(
                 zip(side.calls.rank[rows].tolist(), side.calls.step[rows].tolist(), strict=True)

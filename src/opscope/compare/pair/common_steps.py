@@ -12,6 +12,7 @@ import numpy as np
 
 from opscope.compare.pair.meetings import first_read, kept_names
 from opscope.compare.side.columns import MODULE
+from opscope.compare.side.contents import bears_identities
 from opscope.compare.side.hashes import distinct
 from opscope.compare.side.trained_tensors import computing
 
@@ -33,7 +34,7 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     trained = _trained_steps(sides[0]), _trained_steps(sides[1])
     shown = any(trained) or all((side.calls.level == MODULE).any() for side in sides)
     alike = trained[0] == trained[1] and shown
-    if alike and same_steps(pairing):
+    if alike and same_steps(pairing) and not all(map(_uncounted, sides)):
         return pairing
     if alike:
         others = (_counted(pairing, steps) for steps in (_by_updates, _without_steps_behind))
@@ -43,6 +44,11 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     if not shown or mine != theirs:
         return _counted(pairing, lambda side: np.zeros_like(side.calls.step))
     return recounted if same_steps(recounted) else _counted(recounted, _without_steps_behind)
+
+
+def _uncounted(side: Side) -> bool:
+    """Whether a dump has all that it knows in one step."""
+    return not bears_identities(side) and len(distinct(side.calls.step)) == 1
 
 
 def same_steps(pairing: Pairing) -> bool:

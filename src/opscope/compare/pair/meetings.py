@@ -27,6 +27,7 @@ from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import ABSENT, MODULE, NONE, Side
+from opscope.compare.side.contents import bears_identities
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
@@ -48,6 +49,8 @@ FINEST = 2.0**-24  # the unit roundoff of float32
 PARTS = 64  # parameters of one side that another holds as one
 STRIDES = (1, 2, 3, 4)  # how they stand among their neighbours: weights beside biases
 EXACT = 1e-9  # of statistics of the same values, summed in another order
+SUMMED = 1e-5  # the same of dumps of other tools, which sum in float32
+DIGITS, SUMMED_DIGITS = 6, 3  # behind the first, of sums of squares in either
 LEARNT = 1e-3  # of first gradients, by which parameters of one content are told apart
 TWO = 1e-6  # of the squared span: what is between two numbers in a tensor of these alone
 FEW = 4  # elements that may be of two numbers by chance; how often few integers are there each
@@ -395,7 +398,8 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
         {name: sketch(side, [row]) for name, row in rows.items()}
         for side, rows in zip((target, golden), first, strict=True)
     ]
-    groups = [_alike(sketches) for sketches in held]
+    dumps = not all(map(bears_identities, (target, golden)))
+    groups = [_alike(sketches, SUMMED_DIGITS if dumps else DIGITS) for sketches in held]
     learnt = _gradients(target), _gradients(golden)
     of_norms = kept_names(target, first[0]), kept_names(golden, first[1])
     partners: list[Names] = []
@@ -407,7 +411,7 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
                 for side, known in zip(both, of_norms, strict=True)
             )
             partners.extend(_of_one_content((mine, theirs), learnt))
-    partners.extend(_joined(_without(held, partners), EXACT))
+    partners.extend(_joined(_without(held, partners), SUMMED if dumps else EXACT))
     moved = [
         {name: known[name] for name, content in side.items() if content.filled and name in known}
         for side, known in zip(held, learnt, strict=True)
@@ -534,14 +538,12 @@ def _of_one_gradient(
     ]
 
 
-def _alike(sketches: dict[int, Sketch]) -> dict[tuple[float, ...], list[int]]:
+def _alike(sketches: dict[int, Sketch], digits: int) -> dict[tuple[float, ...], list[int]]:
     groups: dict[tuple[float, ...], list[int]] = defaultdict(list)
     for name, content in sketches.items():
-        about = (
-            content.size,
-            *(float(f"{number:.6e}") for number in (content.squares, content.least)),
-        )
-        groups[(*about, float(f"{content.most:.6e}"))].append(name)
+        squares = float(f"{content.squares:.{digits}e}")
+        least, most = (float(f"{end:.{DIGITS}e}") for end in (content.least, content.most))
+        groups[content.size, squares, least, most].append(name)
     return groups
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Backward passes that are recorded in part: MindSpore's PyNative mode shows no call of the
-gradients that its engine works out by itself.
+gradients that its engine works out by itself, and msprobe of each operator only the last of what
+makes its gradients.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
+from opscope.compare.side.columns import NONE, place_of
+from opscope.compare.side.contents import bears_identities, begins_backward
 from opscope.compare.side.lowering import GRAPH, spelling
 
 if TYPE_CHECKING:
-    from opscope.arrays import Ints
+    from opscope.arrays import Bools, Ints
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
 
@@ -23,8 +26,10 @@ if TYPE_CHECKING:
 def bridged(side: Side, flow: Flow) -> Flow:
     """The flow of a run of MindSpore with edges across calls that it does not show: a gradient that
     nobody made, nor is read before, comes of the last one of its size before it that nobody reads,
-    else of the last.
+    else of the last; and of a dump, which says what the forward call of a backward one is.
     """
+    if not bears_identities(side):
+        return _by_forward_calls(side, flow)
     if spelling(side) != GRAPH:
         return flow
     producer, source = flow.producer.copy(), flow.source_row.copy()
@@ -44,6 +49,70 @@ def bridged(side: Side, flow: Flow) -> Flow:
             row for row in outputs_of(side, call) if row not in read and tensors.size[row] > 1
         ]
     return msgspec.structs.replace(flow, producer=producer, source_row=source)
+
+
+def _by_forward_calls(side: Side, flow: Flow) -> Flow:
+    """The flow in which a gradient that nobody made comes of the backward call of what reads the
+    forward call's results, or the parameter that it is of, the last of them; else of the last
+    backward call.
+    """
+    calls, tensors, source = side.calls, side.tensors, flow.source_row.copy()
+    backward = side.which(calls.phase, lambda phase: phase == "backward") & calls.leaf
+    forward_of = place_of((calls.process << 40) | np.maximum(calls.forward, 0), calls.key)
+    forward_of[calls.forward < 0] = NONE
+    makers = _Makers(side, flow, backward, forward_of)
+    begins = begins_backward(side)
+    last = NONE
+    for call in range(len(calls)):
+        for row in inputs_of(side, call):
+            if source[row] >= 0 or begins[call]:
+                continue
+            if backward[call]:
+                maker = makers.of_results(int(forward_of[call]), call)
+                source[row] = makers.made(maker if maker >= 0 else last, int(tensors.size[row]))
+            elif tensors.named[row] and not tensors.parameter[row]:
+                maker = makers.of_parameter(int(tensors.named[row]), call)
+                source[row] = makers.made(maker, int(tensors.size[row]))
+        last = call if backward[call] else last
+    producer = np.where(source >= 0, tensors.call[np.maximum(source, 0)], NONE)
+    return msgspec.structs.replace(flow, producer=producer, source_row=source)
+
+
+class _Makers:
+    """Backward calls by what their forward calls read."""
+
+    def __init__(self, side: Side, flow: Flow, backward: Bools, forward_of: Ints) -> None:
+        self._side, tensors = side, side.tensors
+        gradients = np.flatnonzero(backward & (forward_of >= 0))
+        self._gradient_of = dict(
+            zip(forward_of[gradients].tolist(), gradients.tolist(), strict=True)
+        )
+        self._readers: dict[int, list[int]] = defaultdict(list)
+        self._read: dict[int, list[int]] = defaultdict(list)
+        for row in np.flatnonzero(~tensors.output).tolist():
+            call, made = int(tensors.call[row]), int(flow.producer[row])
+            if made >= 0:
+                self._readers[made].append(call)
+            if tensors.parameter[row] and tensors.named[row]:
+                self._read[int(tensors.named[row])].append(call)
+
+    def of_results(self, forward: int, before: int) -> int:
+        """The last backward call before one, of what reads a forward call's results."""
+        return self._last(self._readers.get(forward, []), before)
+
+    def of_parameter(self, name: int, before: int) -> int:
+        """The same of what reads a parameter."""
+        return self._last(self._read.get(name, []), before)
+
+    def _last(self, forward: list[int], before: int) -> int:
+        known = (self._gradient_of.get(call, NONE) for call in forward)
+        return max((call for call in known if call < before), default=NONE)
+
+    def made(self, call: int, size: int) -> int:
+        """The row of a call's results that is so large, else the first of them."""
+        rows = outputs_of(self._side, call) if call >= 0 else []
+        alike = [row for row in rows if self._side.tensors.size[row] == size]
+        return (alike or rows or [NONE])[0]
 
 
 def _taken(waiting: list[int], sizes: Ints, size: int) -> int:

@@ -192,12 +192,16 @@ def _aliases(tensors: Tensors, identity: Ints) -> Bools:
     return aliasing
 
 
+def numbers_telling(tensors: Tensors) -> Bools:
+    """Rows of which the mean is no number that may come from anywhere, like 0.5."""
+    fine = tensors.mean * _GRAIN
+    telling: Bools = np.isfinite(fine) & (fine != np.round(fine))
+    return telling
+
+
 def _by_content(calls: Calls, tensors: Tensors, state: Words, lost: Ints) -> Ints:
     """Latest earlier output with the content of each lost row, for dumps that have no versions."""
-    fine = tensors.mean * _GRAIN
-    telling = (tensors.size != 1) | (
-        np.isfinite(fine) & (fine != np.round(fine))
-    )  # a number like 0.5 may come from anywhere
+    telling = (tensors.size != 1) | numbers_telling(tensors)
     usable = (state != 0) & telling & (tensors.version < 0)
     written = np.flatnonzero(tensors.output & usable & calls.leaf[tensors.call])
     content = mixed(state, calls.process[tensors.call].astype(np.uint64), tensors.dtype)

@@ -11,7 +11,9 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.hashes import mixed
+from opscope.compare.side.columns import NONE
+from opscope.compare.side.contents import bears_identities
+from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.lowering import GRAPH, spelling
 from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
@@ -30,20 +32,25 @@ def with_trained_names(side: Side, flow: Flow) -> Side:
     its optimizers read. Else with a name for each tensor that is read before the first backward
     pass and written to in place after it, and for its gradients.
     """
-    tensors, calls = side.tensors, side.calls
+    calls = side.calls
     backward = side.which(calls.phase, lambda phase: phase == "backward")
     if not backward.any():
         return side
-    if (tensors.parameter & (tensors.named != 0)).any():
+    if (side.tensors.parameter & (side.tensors.named != 0)).any():
         return _with_read_gradients(side, flow) if spelling(side) == GRAPH else side
+    tensors = side.tensors
     updates = _updates(side, backward)
     own = _as_large(side, updates)
     names = np.where(own, mixed(tensors.storage.astype(np.uint64)), tensors.named)
+    phase, known = calls.phase.copy(), _Gradients(side, flow, updates, backward)
     for row in updates.tolist():
-        for gradient in _gradients(side, flow, row, backward):
-            names[gradient] = names[row]
+        gradients, total = known.of(row)
+        names[gradients if total < 0 else total] = names[row]
+        if total >= 0:  # as torch's own sum of them is
+            phase[tensors.call[total]] = calls.phase[int(np.argmax(backward))]
     return msgspec.structs.replace(
         side,
+        calls=msgspec.structs.replace(calls, phase=phase),
         tensors=msgspec.structs.replace(tensors, named=names, parameter=tensors.parameter | own),
     )
 
@@ -109,22 +116,74 @@ def _as_large(side: Side, updates: Ints) -> Bools:
     return as_large
 
 
-def _gradients(side: Side, flow: Flow, row: int, backward: Bools) -> list[int]:
-    """The rows of a backward pass from which an update was computed, of its size."""
-    tensors = side.tensors
-    waiting, seen, gradients = [row], set[int](), list[int]()
-    while waiting and len(seen) < MAX_ABOVE:
-        made = waiting.pop()
-        if int(tensors.call[made]) in seen:
-            continue
-        seen.add(int(tensors.call[made]))
-        for read in _read_for(side, made):
-            producer = int(flow.producer[read])
-            own = tensors.storage[read] == tensors.storage[row]
-            if own or flow.source_row[read] < 0 or tensors.size[read] != tensors.size[row]:
+def _unseen_gradients(side: Side, flow: Flow, backward: Bools) -> Bools:
+    """Rows that may be gradients which no call made, as in dumps: numbers that no forward call
+    reads.
+    """
+    tensors, forward = side.tensors, side.which(side.calls.phase, lambda phase: phase == "forward")
+    if bears_identities(side):
+        return np.zeros(len(tensors), dtype=np.bool_)
+    unseen: Bools = ~tensors.output & (flow.source_row < 0) & (tensors.min < tensors.max)
+    given = distinct(flow.state[~tensors.output & forward[tensors.call]])
+    return unseen & ~np.isin(flow.state, given) & (tensors.call > int(np.argmax(backward)))
+
+
+class _Gradients:
+    """The rows of a backward pass from which updates were computed."""
+
+    def __init__(self, side: Side, flow: Flow, updates: Ints, backward: Bools) -> None:
+        self._side, self._flow, self._backward = side, flow, backward
+        self._trained = set(side.tensors.storage[updates].tolist())
+        self._unseen = _unseen_gradients(side, flow, backward)
+        self._updates = np.unique(side.tensors.call[updates])
+        self._passes = np.flatnonzero(backward)
+
+    def _begin(self, update: int) -> int:
+        """The last update before the backward passes of which a call computes one; what is older
+        comes of other steps.
+        """
+        last = self._passes[np.searchsorted(self._passes, update) - 1]
+        at = int(np.searchsorted(self._updates, last))
+        return int(self._updates[at - 1]) if at else NONE
+
+    def of(self, row: int) -> tuple[list[int], int]:
+        """The gradients of an update, of its size, and the row that is their sum, where they are of
+        several backward passes (NONE elsewhere); of a dump also what no call made. What is computed
+        of another that is trained, as an average of weights, has none.
+        """
+        tensors, flow = self._side.tensors, self._flow
+        begin = self._begin(int(tensors.call[row]))
+        waiting, above, gradients = [row], dict[int, list[int]](), list[int]()
+        while waiting and len(above) < MAX_ABOVE:
+            made = waiting.pop()
+            if made in above:
                 continue
-            (gradients if backward[producer] else waiting).append(int(flow.source_row[read]))
-    return gradients
+            above[made] = []
+            for read in _read_for(self._side, made):
+                source = int(flow.source_row[read])
+                if (
+                    int(tensors.storage[read]) in self._trained
+                    or tensors.size[read] != tensors.size[row]
+                    or (source < 0 and not self._unseen[read])
+                    or (source >= 0 and tensors.call[source] <= begin)
+                ):
+                    continue
+                from_outside = source < 0 or self._backward[tensors.call[source]]
+                above[made].append(read if source < 0 else source)
+                (gradients if from_outside else waiting).append(above[made][-1])
+        return gradients, _sum_of(set(gradients), above)
+
+
+def _sum_of(gradients: set[int], above: dict[int, list[int]]) -> int:
+    """The first row for which all of several gradients are read; NONE of a single one."""
+    if len(gradients) < 2:
+        return NONE
+    reached: dict[int, set[int]] = {row: {row} for row in gradients}
+    for row in sorted(above):
+        reached[row] = set[int]().union(*(reached.get(read, set()) for read in above[row]))
+        if reached[row] == gradients:
+            return row
+    return NONE
 
 
 def _read_for(side: Side, made: int) -> list[int]:

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What two programs come to, as far as one can be held against the other."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from opscope.compare.cause.across_worlds import finer
+from opscope.compare.cause.read_out import read_out_alike
+from opscope.compare.cause.results import comparable, endings, last_results, results_apart
+from opscope.compare.cause.written_otherwise import cut_otherwise
+from opscope.compare.pair.meetings import Meetings, meet, multiplied
+from opscope.compare.pair.unpaired import half_compiled
+from opscope.compare.side.call_rows import places_of
+from opscope.compare.side.contents import bears_identities
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from opscope.arrays import Bools, Ints
+    from opscope.compare.cause.trained_states import Apart
+    from opscope.compare.cause.what_matters import Place
+    from opscope.compare.pair.pairing import Pairing
+
+    Flags = tuple[Bools, Bools]  # of the rows of either side
+
+
+class SharedResults:
+    """Results of two programs: rows are those that may meet, dim those of which statistics tell
+    nothing.
+    """
+
+    def __init__(
+        self, pairing: Pairing, meetings: Meetings, rows: tuple[Ints, Ints], dim: Flags
+    ) -> None:
+        self._pairing, self._meetings, self._rows, self._dim = pairing, meetings, rows, dim
+        self._sides = pairing.target, pairing.golden
+
+    def apart(self, meetings: Meetings, unmet: Flags) -> Iterator[Apart]:
+        """Results that meet nothing on the other side, but where a batch is cut otherwise."""
+        if not self._comparable:
+            return
+        if not all(map(bears_identities, self._sides)):
+            # dumps do not show what only turns the sign of a loss
+            unmet = unmet[0] & ~self.turned(0), unmet[1] & ~self.turned(1)
+        apart = results_apart(self._pairing, meetings, unmet, self._dim, alike=lambda: self._alike)
+        yield from (entry for entry in apart if entry[0] not in self.cut)
+
+    def compared(self, unmet: Flags) -> bool:
+        """Whether both sides show results in a step in which batches are cut alike; those of a
+        graph are judged by themselves.
+        """
+        if half_compiled(self._pairing) or self._end_alike(unmet):
+            return True
+        return self._comparable and bool(self.shown - self.cut)
+
+    @cached_property
+    def shown(self) -> set[Place]:
+        """The places at which both show results."""
+        mine, theirs = (
+            set(places_of(side, endings(side, flow.source_row)))
+            for side, flow in zip(self._sides, self._pairing.flows, strict=True)
+        )
+        return mine & theirs
+
+    @cached_property
+    def cut(self) -> set[Place]:
+        """Ranks and steps in which the two go back from other numbers of losses."""
+        return cut_otherwise(self._pairing)
+
+    def turned(self, number: int) -> Bools:
+        """The numbers of a side that agree with the negative of something."""
+        agree = ~self._mirrored.unmet(number, finer(self._sides))
+        turned: Bools = agree & (self._sides[number].tensors.size == 1)
+        return turned
+
+    @cached_property
+    def _mirrored(self) -> Meetings:
+        """What agrees with the negative of something: a loss less a likelihood."""
+        negative = multiplied(self._pairing.golden, -1.0)
+        return meet(msgspec.structs.replace(self._pairing, golden=negative), self._rows)
+
+    @cached_property
+    def _alike(self) -> bool | None:
+        """Whether both read out the same numbers; None where not as many."""
+        return read_out_alike(self._pairing, self._meetings)
+
+    @cached_property
+    def _comparable(self) -> bool:
+        """Whether results of either side can be held against the other's."""
+        return comparable(self._pairing, alike=lambda: self._alike)
+
+    def _end_alike(self, unmet: Flags) -> bool:
+        """Whether two dumps of no training end in the same: none shows what a model hands out."""
+        backward = [
+            side.which(side.calls.phase, lambda phase: phase == "backward").any()
+            for side in self._sides
+        ]
+        if any(map(bears_identities, self._sides)) or any(backward):
+            return False
+        last = [
+            last_results(side, flow.source_row)
+            for side, flow in zip(self._sides, self._pairing.flows, strict=True)
+        ]
+        return all(
+            len(rows) and not (apart | dim)[rows].any()
+            for rows, apart, dim in zip(last, unmet, self._dim, strict=True)
+        )
