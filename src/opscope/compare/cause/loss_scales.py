@@ -13,7 +13,8 @@ import numpy as np
 from opscope.compare.cause.results import losses_of, read_out
 from opscope.compare.pair.meetings import AGREEING, coarse_unit, multiplied
 from opscope.compare.side.call_rows import inputs_of, places_of
-from opscope.operators.catalogue import family
+from opscope.compare.side.contents import bears_identities
+from opscope.operators.catalogue import kin
 
 if TYPE_CHECKING:
     from opscope.arrays import Ints
@@ -62,14 +63,15 @@ def _scales(pairing: Pairing, number: int, losses: list[Ints]) -> dict[int, floa
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     side, other = sides[number], sides[1 - number]
     shown = np.isin(flows[number].state, flows[number].state[read_out(side)])
+    shown |= not bears_identities(side)  # a dump does not show what is read out
     theirs: dict[Place, list[float]] = {}
     for place, row in zip(places_of(other, losses[1 - number]), losses[1 - number], strict=True):
         theirs.setdefault(place, []).append(float(other.tensors.max[row]))
     limit, scales = AGREEING * coarse_unit(sides), {}
-    hidden: Ints = losses[number][~shown[losses[number]]]
+    hidden: Ints = losses[number][~shown[losses[number]] | (not bears_identities(side))]
     for place, row in zip(places_of(side, hidden), hidden.tolist(), strict=True):
         call = int(side.tensors.call[row])
-        if family(side.operator(call)) not in SCALING:
+        if kin(side.operator(call)) not in SCALING:
             continue
         for source in inputs_of(side, call):
             value = float(side.tensors.max[source])

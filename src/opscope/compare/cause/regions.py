@@ -231,6 +231,8 @@ class Regions:
             self.unmet,
             [*self._results.apart(self.meetings, self.unmet), *self._states.apart()],
         )
+        if not self._results.bear_out(apart):
+            apart = []
         if not apart:
             return self._by_left_states() or self._by_read_out()
         parting = self._followed_back(apart)
@@ -632,7 +634,7 @@ class Regions:
         alone = self._states.clipped_alone[number]
         flags[0][settled(side, self.pairing.flows[number], known, alone, stage)] = False
         flags[0][list(ends)] = True
-        mirrored = self._results.turned(number)
+        mirrored = self._results.turned(number, self._finer)
         loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)
         loose |= self._parts[number]
         agreeing = (~self.unmet[number] & ~loose) | mirrored

@@ -11,8 +11,8 @@ import numpy as np
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, places_of
-from opscope.compare.side.columns import ABSENT, MODULE, NONE, place_of
-from opscope.compare.side.contents import bears_identities, begins_backward
+from opscope.compare.side.columns import ABSENT, MODULE, NONE
+from opscope.compare.side.contents import bears_identities, begins_backward, forward_of
 from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import family
 from opscope.operators.spelling import TENSORFLOW
@@ -54,6 +54,8 @@ def results_apart(
     shown = [len(rows) > 0 for rows in results]
     if not any(shown) and half_compiled(pairing):
         return  # what the graph made is judged by itself
+    if any(shown) and not all(map(bears_identities, sides)) and not all(shown):
+        return  # what a dump shows last is no loss of the other's
     if not all(shown):
         results = [
             rows if len(rows) else last_results(side, flow.source_row)
@@ -153,7 +155,7 @@ def losses_of(side: Side, source: Ints) -> Ints:
     if spelling(side) in STAGED:
         return _unread_numbers(side, source)
     if not bears_identities(side):
-        return _gone_back_from(side)
+        return _gone_back_from(side, source)
     calls, tensors = side.calls, side.tensors
     backward = np.flatnonzero(_in_phase(side, "backward"))
     _, first = np.unique(_step_of(side)[backward], return_index=True)
@@ -164,11 +166,10 @@ def losses_of(side: Side, source: Ints) -> Ints:
     return rows
 
 
-def _gone_back_from(side: Side) -> Ints:
+def _gone_back_from(side: Side, source: Ints) -> Ints:
     """The numbers of which the gradients are what each backward pass of a dump begins with."""
-    calls, tensors = side.calls, side.tensors
-    first = np.flatnonzero(begins_backward(side))
-    forward = place_of((calls.process[first] << 40) | calls.forward[first], calls.key)
+    tensors = side.tensors
+    forward = forward_of(side)[begins_backward(side, source)]
     made = tensors.output & (tensors.size == 1)
     rows: Ints = np.flatnonzero(made & np.isin(tensors.call, forward[forward >= 0]))
     return rows

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opscope.compare.cause.across_worlds import finer
 from opscope.compare.cause.read_out import read_out_alike
-from opscope.compare.cause.results import comparable, endings, last_results, results_apart
+from opscope.compare.cause.results import (
+    comparable,
+    endings,
+    last_results,
+    losses_of,
+    results_apart,
+)
+from opscope.compare.cause.what_matters import FORWARD, PARAMETER
 from opscope.compare.cause.written_otherwise import cut_otherwise
 from opscope.compare.pair.meetings import Meetings, meet, multiplied
 from opscope.compare.pair.unpaired import half_compiled
@@ -45,7 +51,7 @@ class SharedResults:
             return
         if not all(map(bears_identities, self._sides)):
             # dumps do not show what only turns the sign of a loss
-            unmet = unmet[0] & ~self.turned(0), unmet[1] & ~self.turned(1)
+            unmet = unmet[0] & ~self.turned(0, 1.0), unmet[1] & ~self.turned(1, 1.0)
         apart = results_apart(self._pairing, meetings, unmet, self._dim, alike=lambda: self._alike)
         yield from (entry for entry in apart if entry[0] not in self.cut)
 
@@ -56,6 +62,24 @@ class SharedResults:
         if half_compiled(self._pairing) or self._end_alike(unmet):
             return True
         return self._comparable and bool(self.shown - self.cut)
+
+    def bear_out(self, apart: list[Apart]) -> bool:
+        """Whether something other than gradients is apart, where dumps show more than one loss: a
+        gradient that one call made may be a part of a parameter's, or be clipped unseen; what is
+        wrong with it shows in the next loss.
+        """
+        dumps = not all(map(bears_identities, self._sides))
+        others = any(stage in {FORWARD, PARAMETER} for _, stage, _ in apart)
+        return others or not (dumps and self._several)
+
+    @cached_property
+    def _several(self) -> bool:
+        """Whether both sides show several results."""
+        columns = zip(self._sides, self._pairing.flows, strict=True)
+        sources = [(side, flow.source_row) for side, flow in columns]
+        losses = [len(losses_of(*each)) for each in sources]
+        shown = losses if any(losses) else [len(last_results(*each)) for each in sources]
+        return min(shown) > 1
 
     @cached_property
     def shown(self) -> set[Place]:
@@ -71,9 +95,11 @@ class SharedResults:
         """Ranks and steps in which the two go back from other numbers of losses."""
         return cut_otherwise(self._pairing)
 
-    def turned(self, number: int) -> Bools:
-        """The numbers of a side that agree with the negative of something."""
-        agree = ~self._mirrored.unmet(number, finer(self._sides))
+    def turned(self, number: int, share: float) -> Bools:
+        """The numbers of a side that agree with the negative of something, by so much of their
+        limits.
+        """
+        agree = ~self._mirrored.unmet(number, share)
         turned: Bools = agree & (self._sides[number].tensors.size == 1)
         return turned
 

@@ -49,7 +49,9 @@ FAINT = 256.0  # the same in steps behind the first, where no loss is apart
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
-MOVED_COARSELY = 0.5  # the same in a coarse type: what begins as zeros is all roundings
+# the same in a coarse type, where what begins as zeros is all roundings; and in dumps, which know
+# few parameters
+MOVED_COARSELY = 0.5
 SEVERAL = 4  # parameters that tell how far all of them move
 STEADY = 0.1  # of what is off, by which single ones may be off otherwise
 OFF = 0.02  # of how far a parameter moves: more, by the same part of several, is another rate
@@ -381,7 +383,8 @@ class TrainedStates:
         ]
         if stage == PARAMETER:
             apart = [rows for rows in apart if not self._alike_before_copy(*rows)]
-        share_moved = MOVED_COARSELY if self._meetings.coarse else MOVED
+        few = self._meetings.coarse or not all(map(bears_identities, self._sides))
+        share_moved = MOVED_COARSELY if few else MOVED
         if stage != PARAMETER or len(apart) > share_moved * len(judged):
             return apart
         of_one_rate = self._of_one_rate(place, apart)

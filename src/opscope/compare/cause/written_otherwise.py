@@ -72,10 +72,11 @@ def cut_otherwise(pairing: Pairing) -> set[Place]:
     parts of a batch.
     """
     counted: list[Counter[Place]] = []
-    for side in (pairing.target, pairing.golden):
+    for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True):
         backward = side.which(side.calls.phase, lambda phase: phase == "backward")
         roots = side.which(side.calls.op, lambda op: family(op) == "ones_like")
-        rows = np.flatnonzero(backward & roots if bears_identities(side) else begins_backward(side))
+        begins = begins_backward(side, flow.source_row)
+        rows = np.flatnonzero(backward & roots if bears_identities(side) else begins)
         counted.append(
             Counter(
                 zip(side.calls.rank[rows].tolist(), side.calls.step[rows].tolist(), strict=True)

@@ -13,8 +13,8 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import NONE, place_of
-from opscope.compare.side.contents import bears_identities, begins_backward
+from opscope.compare.side.columns import NONE
+from opscope.compare.side.contents import bears_identities, begins_backward, forward_of
 from opscope.compare.side.lowering import GRAPH, spelling
 
 if TYPE_CHECKING:
@@ -58,17 +58,16 @@ def _by_forward_calls(side: Side, flow: Flow) -> Flow:
     """
     calls, tensors, source = side.calls, side.tensors, flow.source_row.copy()
     backward = side.which(calls.phase, lambda phase: phase == "backward") & calls.leaf
-    forward_of = place_of((calls.process << 40) | np.maximum(calls.forward, 0), calls.key)
-    forward_of[calls.forward < 0] = NONE
-    makers = _Makers(side, flow, backward, forward_of)
-    begins = begins_backward(side)
+    forward = forward_of(side)
+    makers = _Makers(side, flow, backward, forward)
+    begins = begins_backward(side, flow.source_row)
     last = NONE
     for call in range(len(calls)):
         for row in inputs_of(side, call):
             if source[row] >= 0 or begins[call]:
                 continue
             if backward[call]:
-                maker = makers.of_results(int(forward_of[call]), call)
+                maker = makers.of_results(int(forward[call]), call)
                 source[row] = makers.made(maker if maker >= 0 else last, int(tensors.size[row]))
             elif tensors.named[row] and not tensors.parameter[row]:
                 maker = makers.of_parameter(int(tensors.named[row]), call)
@@ -81,12 +80,10 @@ def _by_forward_calls(side: Side, flow: Flow) -> Flow:
 class _Makers:
     """Backward calls by what their forward calls read."""
 
-    def __init__(self, side: Side, flow: Flow, backward: Bools, forward_of: Ints) -> None:
+    def __init__(self, side: Side, flow: Flow, backward: Bools, forward: Ints) -> None:
         self._side, tensors = side, side.tensors
-        gradients = np.flatnonzero(backward & (forward_of >= 0))
-        self._gradient_of = dict(
-            zip(forward_of[gradients].tolist(), gradients.tolist(), strict=True)
-        )
+        gradients = np.flatnonzero(backward & (forward >= 0))
+        self._gradient_of = dict(zip(forward[gradients].tolist(), gradients.tolist(), strict=True))
         self._readers: dict[int, list[int]] = defaultdict(list)
         self._read: dict[int, list[int]] = defaultdict(list)
         for row in np.flatnonzero(~tensors.output).tolist():

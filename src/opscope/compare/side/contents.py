@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import ABSENT, NONE
+from opscope.compare.side.columns import ABSENT, NONE, place_of
 from opscope.compare.side.hashes import hash_of
 from opscope.compare.side.lowering import spelling
 from opscope.compare.side.producers import Flow, numbers_telling
@@ -46,15 +46,25 @@ def dump_beside_run(target: Side, golden: Side) -> bool:
     return torch and bears_identities(target) != bears_identities(golden)
 
 
-def begins_backward(side: Side) -> Bools:
-    """Calls with which backward passes of a dump begin: of a number, behind calls of another
-    phase.
+def begins_backward(side: Side, source: Ints) -> Bools:
+    """Calls with which backward passes of a dump begin: those of a number that no forward call
+    reads, and of a number behind calls of another phase. source: the row that each row holds.
     """
-    tensors = side.tensors
-    backward = side.which(side.calls.phase, lambda phase: phase == "backward") & side.calls.leaf
-    begins: Bools = backward & ~np.r_[False, backward[:-1]]
+    tensors, calls = side.tensors, side.calls
+    backward = side.which(calls.phase, lambda phase: phase == "backward") & calls.leaf
+    forward = side.which(calls.phase, lambda phase: phase == "forward") & calls.leaf
+    read = ~tensors.output & forward[tensors.call] & (source >= 0)
+    behind = np.isin(forward_of(side), np.unique(tensors.call[source[read]]))
+    begins: Bools = backward & ~(np.r_[False, backward[:-1]] & (behind | (calls.forward < 0)))
     begins[tensors.call[~tensors.output & (tensors.size != 1)]] = False
     return begins
+
+
+def forward_of(side: Side) -> Ints:
+    """For each call its forward call, NONE where it has none."""
+    calls = side.calls
+    places = place_of((calls.process << 40) | np.maximum(calls.forward, 0), calls.key)
+    return np.where(calls.forward >= 0, places, NONE)
 
 
 def told_by_contents(side: Side, flow: Flow) -> tuple[Side, Flow]:
@@ -157,10 +167,14 @@ def _with_storages(side: Side, contents: _Contents) -> Side:
     backward = side.which(calls.phase, lambda phase: phase == "backward")
     begins = np.maximum.accumulate(np.where(backward, np.arange(len(calls)), NONE))
     written: list[int] = []
+    continued: set[int] = set()
     for call in np.flatnonzero(writes).tolist():
         read, made = inputs_of(side, call)[:1], outputs_of(side, call)[:1]
         if read and made and tensors.size[read[0]] == tensors.size[made[0]]:
             first = int(contents.first[read[0]])
+            if first in continued:  # a copy of what it was, as an average of weights begins
+                continue
+            continued.add(first)
             before, after = found(first), found(int(contents.first[made[0]]))
             root[max(before, after)] = min(before, after)
             if begins[call] > tensors.call[first]:

@@ -154,6 +154,7 @@ class _Gradients:
         tensors, flow = self._side.tensors, self._flow
         begin = self._begin(int(tensors.call[row]))
         waiting, above, gradients = [row], dict[int, list[int]](), list[int]()
+        known: dict[int, int] = {}  # the first row of each content that no call made
         while waiting and len(above) < MAX_ABOVE:
             made = waiting.pop()
             if made in above:
@@ -169,8 +170,10 @@ class _Gradients:
                 ):
                     continue
                 from_outside = source < 0 or self._backward[tensors.call[source]]
-                above[made].append(read if source < 0 else source)
-                (gradients if from_outside else waiting).append(above[made][-1])
+                if source < 0:
+                    source = known.setdefault(int(flow.state[read]), read)
+                above[made].append(source)
+                (gradients if from_outside else waiting).append(source)
         return gradients, _sum_of(set(gradients), above)
 
 
