@@ -99,9 +99,14 @@ def compare(
 
 
 def _compared(
-    sides: tuple[Run, Run], chosen: Policy, remarks: Sequence[str], report: Callable[[int], None]
+    sides: tuple[Run, Run],
+    chosen: Policy,
+    remarks: Sequence[str],
+    report: Callable[[int], None],
+    *,
+    alone: bool = False,
 ) -> Comparison:
-    pairing = pair_runs(*sides, chosen, report)
+    pairing = pair_runs(*sides, chosen, report, alone=alone)
     measured = Measured({}, {})
     if chosen.values:
         rows, measured = measure_values(pairing)
@@ -110,6 +115,8 @@ def _compared(
     measures = measure(pairing)
     search = Search(pairing, measures, Arguments(pairing).differing, chosen.elsewhere)
     causes = without_library_draws(pairing, search.run())
+    if causes and not alone and pairing.between and _beside_run(pairing, chosen):
+        return _compared(sides, chosen, remarks, report, alone=True)
     causes = without_batch(pairing, sure_of_levels(pairing, causes))
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
     pairing, causes = across_degrees(
@@ -130,6 +137,13 @@ def _compared(
             document, pairing, pair_runs(chosen.noise, pairing.golden.run, Policy())
         )
     return Comparison(pairing, measures, causes, measured, document)
+
+
+def _beside_run(pairing: Pairing, policy: Policy) -> bool:
+    """Whether a dump and a run, in which some calls part, may only be written differently, since
+    nobody said which calls are partners.
+    """
+    return policy.mapping is None and dump_beside_run(pairing.target, pairing.golden)
 
 
 def _first_causes(pairing: Pairing, causes: Sequence[Cause]) -> dict[int, int]:
@@ -153,9 +167,11 @@ def pair_runs(
     golden: Run,
     policy: Policy,
     told: Callable[[int], None] = lambda done: None,  # noqa: ARG005
+    *,
+    alone: bool = False,
 ) -> Pairing:
     """Both runs as columns, their calls matched and their tensors side by side; told how far that
-    is, in percent.
+    is, in percent. alone: each in its own words, also where those of both are others.
     """
     read = read_tables(target), read_tables(golden)
     told(_READ)
@@ -167,9 +183,9 @@ def pair_runs(
     told(_FOLLOWED)
     if foreign(*sides) or other_leaves(*sides) or beside_files(*sides):
         across = pair_frameworks(sides, flows, policy.mapping)
-        if policy.mapping is not None or not in_words_alone(across):
+        if policy.mapping is not None or not (alone or in_words_alone(across)):
             return across
-    common = sides if dump_beside_run(*sides) else at_common_levels(*sides)
+    common = sides if alone else at_common_levels(*sides)
     again = [
         flow if side is was else follow(side.calls, side.tensors)
         for side, was, flow in zip(common, sides, flows, strict=True)

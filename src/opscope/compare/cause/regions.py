@@ -119,7 +119,8 @@ def judged(
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
     pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
-    drawn = drawn_anew(pairing, causes, regions.names)
+    recorded = all(map(bears_identities, (pairing.target, pairing.golden)))
+    drawn = drawn_anew(pairing, causes, regions.names) if recorded else []
     return pairing, drawn[:1] or [cause_of(pairing, parting)]
 
 

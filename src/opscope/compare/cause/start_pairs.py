@@ -28,9 +28,8 @@ def one_family(pairing: Pairing, mine: int, theirs: int) -> bool:
     whichever world.
     """
     ops = pairing.target.operator(mine), pairing.golden.operator(theirs)
-    levels = pairing.target.calls.level[mine], pairing.golden.calls.level[theirs]
-    across = world(ops[0]) != world(ops[1]) or levels[0] != levels[1]
-    return (across and kin(ops[0]) == kin(ops[1])) or family(ops[0]) == family(ops[1])
+    across = world(ops[0]) != world(ops[1]) and kin(ops[0]) == kin(ops[1])
+    return across or family(ops[0]) == family(ops[1])
 
 
 class StartPairs:

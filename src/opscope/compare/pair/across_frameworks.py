@@ -19,7 +19,6 @@ from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.slots import slotted
 from opscope.compare.pair.tensors import pair_rows
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.contents import bears_identities, dump_beside_run
 from opscope.compare.side.lowering import OPTIMIZERS, Lowered, fused_words, lowered, worlds_apart
 from opscope.compare.side.tokens import bare_module, tokens_of
 from opscope.compare.side.trained_tensors import computing
@@ -91,17 +90,13 @@ def pair_frameworks(
 
 def in_words_alone(pairing: Pairing) -> bool:
     """Whether a program of MindSpore or TensorFlow and one of another framework, of which versions
-    of tensors and their statistics are known, or torch's APIs in a dump and operators in a run of
-    ours, may have little more in common than words: each runs calls that compute and have no
-    partner on the other, or one does where both are trained.
+    of tensors and their statistics are known, may have little more in common than words: each runs
+    calls that compute and have no partner on the other, or one does where both are trained.
     """
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    identified = [bears_identities(side) for side, _ in sides]
-    if not (
-        worlds_apart(pairing.target, pairing.golden)
-        if all(identified)
-        else dump_beside_run(pairing.target, pairing.golden)
-    ):
+    if not worlds_apart(pairing.target, pairing.golden):
+        return False
+    if not all(side.run.info.coverage.versions for side, _ in sides):
         return False
     if not all(np.isfinite(side.tensors.l2norm).any() for side, _ in sides):
         return False

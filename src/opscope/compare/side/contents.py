@@ -57,7 +57,7 @@ def begins_backward(side: Side, source: Ints) -> Bools:
     behind = np.isin(forward_of(side), np.unique(tensors.call[source[read]]))
     begins: Bools = backward & ~(np.r_[False, backward[:-1]] & (behind | (calls.forward < 0)))
     begins[tensors.call[~tensors.output & (tensors.size != 1)]] = False
-    return begins
+    return begins & np.isin(np.arange(len(calls)), tensors.call[~tensors.output])
 
 
 def forward_of(side: Side) -> Ints:
