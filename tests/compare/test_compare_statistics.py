@@ -170,9 +170,7 @@ def test_an_optimizer_that_one_side_did_not_record_is_no_difference_but_said(
 
 
 def test_two_models_whose_parameters_are_updated_alike_are_two_models(tmp_path: Path) -> None:
-    document = compared(
-        tmp_path, trained(loops=True), trained(loops=True, model="conv1d", off=0.3)
-    )
+    document = compared(tmp_path, trained(loops=True), trained(loops=True, model="conv1d", off=0.3))
     assert (document.findings, document.complete) == ((), False)
     assert "two different models" in document.summary["warnings"][0]
 

@@ -11,7 +11,7 @@ import numpy as np
 from opscope.compare.side.contents import (
     bears_identities,
     begins_backward,
-    dump_beside_run,
+    tells_who_made_what,
 )
 from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.trained_tensors import computing
@@ -33,14 +33,13 @@ def written_otherwise(pairing: Pairing) -> bool:
     """
     if pairing.between is not None:
         return False
-    beside_run = dump_beside_run(pairing.target, pairing.golden)
-    if worlds_apart(pairing.target, pairing.golden) or beside_run:
+    if worlds_apart(pairing.target, pairing.golden):
         return True
+    if not all(map(tells_who_made_what, (pairing.target, pairing.golden))):
+        return False
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]
     out = bool(steps[0].any() != steps[1].any())
-    if bears_identities(pairing.target) != bears_identities(pairing.golden):
-        return False
     lonely = [_lonely(side, match) for side, match in sides]
     alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
     both = all(bool(flags.any()) for flags in lonely) or bool(cut_otherwise(pairing))
@@ -52,7 +51,7 @@ def written_in_part(pairing: Pairing) -> bool:
     the other has in operators that are not in dumps.
     """
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    dumps = not any(bears_identities(side) for side, _ in sides)
+    dumps = all(tells_who_made_what(side) and not bears_identities(side) for side, _ in sides)
     return pairing.between is None and dumps and any(_lonely(*each).any() for each in sides)
 
 

@@ -37,6 +37,14 @@ def bears_identities(side: Side) -> bool:
     return side.run.info.coverage.versions
 
 
+def tells_who_made_what(side: Side) -> bool:
+    """Whether a run says which tensor is which, or is a dump of torch's APIs or modules, of which
+    that can be told by what they hold.
+    """
+    torch = spelling(side) == "torch" or side.run.info.config.get("framework") == "pytorch"
+    return torch or bears_identities(side)
+
+
 def dump_beside_run(target: Side, golden: Side) -> bool:
     """Whether one of two programs of torch is in a dump of its APIs, the other in a run of its
     operators.
@@ -76,7 +84,7 @@ def told_by_contents(side: Side, flow: Flow) -> tuple[Side, Flow]:
         return side, flow
     contents = _Contents(side)
     side = _with_names(_with_storages(side, contents))
-    producer, source = contents.producers()
+    source = contents.sources()
     _bridge_results(side, source, contents.telling)
     producer = np.where(source >= 0, side.tensors.call[np.maximum(source, 0)], NONE)
     return side, Flow(producer, source, contents.states(flow.state), flow.whole)
@@ -125,8 +133,8 @@ class _Contents:
             and abs(tensors.mean[row] - tensors.mean[other]) <= NEAR * scale
         )
 
-    def producers(self) -> tuple[Ints, Ints]:
-        """For each input the call and the output row of it that last held its content before."""
+    def sources(self) -> Ints:
+        """For each input the output row that last held its content before, NONE where none did."""
         tensors, leaf = self._side.tensors, self._side.calls.leaf
         source = np.full(len(tensors), NONE)
         for rows in self._same.values():
@@ -136,7 +144,7 @@ class _Contents:
                     last = row if leaf[tensors.call[row]] else last
                 elif last >= 0 and tensors.call[last] < tensors.call[row]:
                     source[row] = last
-        return tensors.call[source], source
+        return source
 
     def states(self, state: Words) -> Words:
         """The states of rows, one of each content."""
