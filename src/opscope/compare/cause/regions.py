@@ -63,7 +63,7 @@ from opscope.compare.pair.samples import with_parts
 from opscope.compare.side.bridges import bridged
 from opscope.compare.side.call_rows import all_made, inputs_of, outputs_of
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.contents import bears_identities, told_by_contents
+from opscope.compare.side.contents import bears_identities, in_dumps, told_by_contents
 from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.operators.catalogue import traits_of
@@ -119,8 +119,8 @@ def judged(
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
     pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
-    recorded = all(map(bears_identities, (pairing.target, pairing.golden)))
-    drawn = drawn_anew(pairing, causes, regions.names) if recorded else []
+    told = not in_dumps(pairing.target, pairing.golden)  # what was drawn
+    drawn = drawn_anew(pairing, causes, regions.names) if told else []
     return pairing, drawn[:1] or [cause_of(pairing, parting)]
 
 

@@ -12,7 +12,12 @@ from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.columns import ABSENT, MODULE, NONE
-from opscope.compare.side.contents import bears_identities, begins_backward, forward_of
+from opscope.compare.side.contents import (
+    bears_identities,
+    begins_backward,
+    forward_of,
+    in_dumps,
+)
 from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import family
 from opscope.operators.spelling import TENSORFLOW
@@ -54,7 +59,7 @@ def results_apart(
     shown = [len(rows) > 0 for rows in results]
     if not any(shown) and half_compiled(pairing):
         return  # what the graph made is judged by itself
-    if any(shown) and not all(map(bears_identities, sides)) and not all(shown):
+    if any(shown) and not all(shown) and in_dumps(*sides):
         return  # what a dump shows last is no loss of the other's
     if not all(shown):
         results = [

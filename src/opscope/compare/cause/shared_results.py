@@ -21,7 +21,7 @@ from opscope.compare.cause.written_otherwise import cut_otherwise
 from opscope.compare.pair.meetings import Meetings, meet, multiplied
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import places_of
-from opscope.compare.side.contents import bears_identities
+from opscope.compare.side.contents import bears_identities, in_dumps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +49,7 @@ class SharedResults:
         """Results that meet nothing on the other side, but where a batch is cut otherwise."""
         if not self._comparable:
             return
-        if not all(map(bears_identities, self._sides)):
+        if in_dumps(*self._sides):
             # dumps do not show what only turns the sign of a loss
             unmet = unmet[0] & ~self.turned(0, 1.0), unmet[1] & ~self.turned(1, 1.0)
         apart = results_apart(self._pairing, meetings, unmet, self._dim, alike=lambda: self._alike)
@@ -68,9 +68,8 @@ class SharedResults:
         gradient that one call made may be a part of a parameter's, or be clipped unseen; what is
         wrong with it shows in the next loss.
         """
-        dumps = not all(map(bears_identities, self._sides))
         others = any(stage in {FORWARD, PARAMETER} for _, stage, _ in apart)
-        return others or not (dumps and self._several)
+        return others or not (in_dumps(*self._sides) and self._several)
 
     @cached_property
     def _several(self) -> bool:

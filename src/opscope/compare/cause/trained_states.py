@@ -24,7 +24,7 @@ from opscope.compare.pair.meetings import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.columns import NONE
-from opscope.compare.side.contents import bears_identities
+from opscope.compare.side.contents import bears_identities, in_dumps
 from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
 
@@ -159,7 +159,7 @@ class TrainedStates:
         """Whether parameters of dumps hold what others of the other side do: those that begin as
         ones, or as zeros, may be in each other's place.
         """
-        if all(map(bears_identities, self._sides)):
+        if not in_dumps(*self._sides):
             return False
         met = [
             self._meetings.error[number][rows] <= self._meetings.limit[number][rows]
@@ -185,7 +185,7 @@ class TrainedStates:
         """Whether gradients as a dump's optimizers read them are the other side's times one number:
         clipped there, where no call shows that.
         """
-        if all(map(bears_identities, self._sides)):
+        if not in_dumps(*self._sides):
             return False
         factors = [
             factor
@@ -383,7 +383,7 @@ class TrainedStates:
         ]
         if stage == PARAMETER:
             apart = [rows for rows in apart if not self._alike_before_copy(*rows)]
-        few = self._meetings.coarse or not all(map(bears_identities, self._sides))
+        few = self._meetings.coarse or in_dumps(*self._sides)
         share_moved = MOVED_COARSELY if few else MOVED
         if stage != PARAMETER or len(apart) > share_moved * len(judged):
             return apart

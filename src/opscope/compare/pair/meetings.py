@@ -27,7 +27,7 @@ from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import ABSENT, MODULE, NONE, Side
-from opscope.compare.side.contents import bears_identities
+from opscope.compare.side.contents import in_dumps
 from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
@@ -398,7 +398,7 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
         {name: sketch(side, [row]) for name, row in rows.items()}
         for side, rows in zip((target, golden), first, strict=True)
     ]
-    dumps = not all(map(bears_identities, (target, golden)))
+    dumps = in_dumps(target, golden)
     groups = [_alike(sketches, SUMMED_DIGITS if dumps else DIGITS) for sketches in held]
     learnt = _gradients(target), _gradients(golden)
     of_norms = kept_names(target, first[0]), kept_names(golden, first[1])

@@ -37,6 +37,11 @@ def bears_identities(side: Side) -> bool:
     return side.run.info.coverage.versions
 
 
+def in_dumps(target: Side, golden: Side) -> bool:
+    """Whether one of two sides at least does not."""
+    return not (bears_identities(target) and bears_identities(golden))
+
+
 def tells_who_made_what(side: Side) -> bool:
     """Whether a run says which tensor is which, or is a dump of torch's APIs or modules, of which
     that can be told by what they hold.
