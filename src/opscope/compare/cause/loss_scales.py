@@ -62,13 +62,14 @@ def _scales(pairing: Pairing, number: int, losses: list[Ints]) -> dict[int, floa
     """How many times a loss of the other side each loss of a side is that is scaled, by its row."""
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     side, other = sides[number], sides[1 - number]
-    shown = np.isin(flows[number].state, flows[number].state[read_out(side)])
-    shown |= not bears_identities(side)  # a dump does not show what is read out
+    read = read_out(side)
+    shown = np.isin(flows[number].state, flows[number].state[read])
+    silent = not len(read) or not bears_identities(side)  # dumps do not show what is read out
     theirs: dict[Place, list[float]] = {}
     for place, row in zip(places_of(other, losses[1 - number]), losses[1 - number], strict=True):
         theirs.setdefault(place, []).append(float(other.tensors.max[row]))
     limit, scales = AGREEING * coarse_unit(sides), {}
-    hidden: Ints = losses[number][~shown[losses[number]] | (not bears_identities(side))]
+    hidden: Ints = losses[number][~shown[losses[number]] | silent]
     for place, row in zip(places_of(side, hidden), hidden.tolist(), strict=True):
         call = int(side.tensors.call[row])
         if kin(side.operator(call)) not in SCALING:
@@ -76,6 +77,6 @@ def _scales(pairing: Pairing, number: int, losses: list[Ints]) -> dict[int, floa
         for source in inputs_of(side, call):
             value = float(side.tensors.max[source])
             same = any(abs(value - known) <= limit * abs(known) for known in theirs.get(place, []))
-            if shown[source] and side.tensors.size[source] == 1 and same and value:
+            if (shown[source] or silent) and side.tensors.size[source] == 1 and same and value:
                 scales[row] = float(side.tensors.max[row]) / value
     return scales

@@ -130,6 +130,7 @@ class TrainedStates:
         """
         for place in self.places:
             nothing: set[Names] = set()  # of which the gradient is rounding alone
+            scaled: list[Apart] = []  # gradients that are all golden's times one number
             for stage in (GRADIENT, CLIPPED, PARAMETER):
                 held = [
                     (names, mine, theirs)
@@ -147,11 +148,17 @@ class TrainedStates:
                     judged = [
                         entry for entry in judged if not self._alike_clipped(place, entry, share)
                     ]
-                if stage == CLIPPED and self._scaled(judged):
+                if stage != PARAMETER and place[1] >= self._drifts_from:
                     continue
-                if stage == PARAMETER or place[1] < self._drifts_from:
-                    apart = self._further((place, stage), judged, share)
-                    yield from ((place, stage, rows) for rows in apart)
+                further = self._further((place, stage), judged, share)
+                apart = [(place, stage, rows) for rows in further]
+                if stage == PARAMETER:  # where these agree, somebody took the number back
+                    yield from scaled if apart or not judged else ()
+                elif apart and self._scaled(judged):
+                    unseen = stage == CLIPPED and in_dumps(*self._sides)
+                    scaled += [] if unseen else apart
+                    continue
+                yield from apart
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
 
@@ -182,11 +189,9 @@ class TrainedStates:
         )
 
     def _scaled(self, judged: list[Held]) -> bool:
-        """Whether gradients as a dump's optimizers read them are the other side's times one number:
-        clipped there, where no call shows that.
+        """Whether gradients are all the other side's times one number: of a loss that is divided by
+        the number of passes, or clipped (in dumps where no call shows it).
         """
-        if not in_dumps(*self._sides):
-            return False
         factors = [
             factor
             for _, mine, theirs in judged
