@@ -75,7 +75,7 @@ def ported(fault: str) -> None:
         with torch.no_grad():
             for name, each in w.items():
                 speed[name] = 0.9 * speed[name] + grads[name]
-                each -= RATE * speed[name]
+                each.sub_(RATE * speed[name])
                 average[name].lerp_(each, 0.1 if fault else 1 - KEPT)  # target
                 if step == COPIED:
                     each.copy_(average[name])
