@@ -237,7 +237,7 @@ class Regions:
         if not apart:
             return self._by_left_states() or self._by_read_out()
         parting = self._followed_back(apart)
-        if parting and self._states.faint(apart) and not self._called_otherwise(parting.start):
+        if parting and self._states.faint(apart, parting.start[0]):
             return self._by_left_states() or self._by_read_out()
         if not values or parting is None or parting.sized:
             return parting

@@ -174,16 +174,18 @@ class TrainedStates:
         ]
         return bool(met[0].all() and met[1].all())
 
-    def faint(self, apart: list[Apart]) -> bool:
+    def faint(self, apart: list[Apart], start: int) -> bool:
         """Whether all that is apart begins with gradients that are so by little more than their
-        limits, in a step behind the first, and no loss is: roundings that grow from step to step. A
-        fault of a backward pass shows in the first step, one of an optimizer in parameters before.
+        limits, at a call of a step behind the first (start), and no loss is: roundings that grow
+        from step to step. A fault of a backward pass begins in the first step, one of an optimizer
+        in parameters.
         """
+        calls = self._sides[0].calls
         first = min(apart, key=lambda entry: entry[:2])
         graded = [rows for _, stage, rows in apart if stage in {GRADIENT, CLIPPED}]
         return (
             first[1] in {GRADIENT, CLIPPED}
-            and first[0] > self.places[0]
+            and (int(calls.rank[start]), int(calls.step[start])) > self.places[0]
             and all(stage != FORWARD for _, stage, _ in apart)
             and all(self._error(*rows) <= FAINT * self._limit(rows[0]) for rows in graded)
         )
@@ -198,7 +200,8 @@ class TrainedStates:
             for factor in sketch(self._sides[0], mine).factors(sketch(self._sides[1], theirs))
         ]
         told = np.array([factor for factor in factors if factor != 1])
-        return len(told) > 0 and bool((np.abs(told / np.median(told) - 1) <= ALIKE).all())
+        middle = float(np.median(told)) if len(told) else 1.0
+        return abs(middle - 1) > OFF and bool((np.abs(told / middle - 1) <= ALIKE).all())
 
     def _alike_clipped(self, place: Place, held: Held, share: float) -> bool:
         """Whether gradients are the same once one side has changed its own behind the backward
