@@ -184,11 +184,12 @@ def _with_storages(side: Side, contents: _Contents) -> Side:
     for call in np.flatnonzero(writes).tolist():
         read, made = inputs_of(side, call)[:1], outputs_of(side, call)[:1]
         if read and made and tensors.size[read[0]] == tensors.size[made[0]]:
-            first = int(contents.first[read[0]])
-            if first in continued:  # a copy of what it was, as an average of weights begins
+            first, last = (int(contents.first[row]) for row in (read[0], made[0]))
+            # the same to the last digit, or a copy of what it was, as an average of weights begins
+            if first == last or first in continued:
                 continue
             continued.add(first)
-            before, after = found(first), found(int(contents.first[made[0]]))
+            before, after = found(first), found(last)
             root[max(before, after)] = min(before, after)
             if begins[call] > tensors.call[first]:
                 written.append(call)
