@@ -97,8 +97,8 @@ def drifts_from(sides: Sides, meetings: Meetings) -> int:
     staged = _beside_staged(sides)
     if not staged and not meetings.coarse:
         return NEVER
-    trains = _optimizing if staged else _backward
-    steps = (side.calls.step[trains(side)] for side in sides)
+    trains = "optimizer" if staged else "backward"
+    steps = (side.calls.step[side.in_phase(trains)] for side in sides)
     return 1 + min(int(of_side.min(initial=NEVER - 1)) for of_side in steps)
 
 
@@ -112,14 +112,6 @@ def finer(sides: Sides) -> float:
 def _beside_staged(sides: Sides) -> bool:
     """Whether one of the two is of MindSpore or TensorFlow and the other is not."""
     return worlds_apart(*sides) and bool(STAGED & {*map(spelling, sides)})
-
-
-def _backward(side: Side) -> Bools:
-    return side.which(side.calls.phase, lambda phase: phase == "backward")
-
-
-def _optimizing(side: Side) -> Bools:
-    return side.which(side.calls.phase, lambda phase: phase == "optimizer")
 
 
 def kept_otherwise(sides: Sides, rows: Rows) -> bool:
@@ -160,5 +152,5 @@ def _beside_results(side: Side) -> Bools:
 def _counters(side: Side) -> Bools:
     """Single numbers of optimizers that become graphs: powers of betas, rates."""
     tensors = side.tensors
-    counters: Bools = (tensors.size == 1) & _optimizing(side)[tensors.call]
+    counters: Bools = (tensors.size == 1) & side.in_phase("optimizer")[tensors.call]
     return counters & (spelling(side) in STAGED)

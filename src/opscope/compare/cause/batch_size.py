@@ -103,7 +103,7 @@ def _everywhere(pairing: Pairing, forward: Bools) -> bool:
 def _forward(side: Side) -> Bools:
     """Calls of the first step before its backward pass."""
     calls = side.calls
-    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
+    backward = np.flatnonzero(side.in_phase("backward"))
     forward: Bools = calls.leaf & (calls.step == (int(calls.step[0]) if len(calls) else 0))
     forward[int(backward[0]) if len(backward) else len(forward) :] = False
     return forward

@@ -32,9 +32,7 @@ class Collectives:
 
     def __init__(self, side: Side) -> None:
         self._side, self._calls = side, side.calls
-        self.flags = side.which(side.calls.op, is_collective) | side.which(
-            side.calls.phase, lambda phase: phase == "communication"
-        )
+        self.flags = side.which(side.calls.op, is_collective) | side.in_phase("communication")
         self.before = self._met(self.flags & side.calls.leaf)
 
     def _met(self, flags: Bools) -> Ints:

@@ -139,6 +139,6 @@ class EarlierSteps:
 
 def _first_backward(side: Side) -> dict[int, int]:
     """The first call of the backward pass in each step."""
-    backward = np.flatnonzero(side.which(side.calls.phase, lambda phase: phase == "backward"))
+    backward = np.flatnonzero(side.in_phase("backward"))
     steps, first = np.unique(side.calls.step[backward], return_index=True)
     return dict(zip(steps.tolist(), backward[first].tolist(), strict=True))

@@ -162,9 +162,7 @@ class Signs:
         for rank in distinct(calls.rank).tolist():
             here = calls.rank == rank
             of_first_step |= here & (calls.step == calls.step[np.argmax(here)])
-        return of_first_step & self.pairing.target.which(
-            calls.phase, lambda phase: phase == "forward"
-        )
+        return of_first_step & self.pairing.target.in_phase("forward")
 
     @cached_property
     def owned(self) -> Bools:

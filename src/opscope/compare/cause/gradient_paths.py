@@ -117,7 +117,7 @@ def _tell(side: Side) -> bool:
 
 
 def _forward(side: Side) -> Bools:
-    return side.which(side.calls.phase, lambda phase: phase == "forward")
+    return side.in_phase("forward")
 
 
 def _with_gradients(side: Side) -> Bools:

@@ -53,7 +53,7 @@ def _left_by_models(side: Side, wanted: Bools) -> Ints:
     """Rows of parameters and buffers that calls of models write in a forward pass."""
     tensors, calls = side.tensors, side.calls
     # of models alone: what an optimizer makes of a gradient that is rounding is nobody's fault
-    models = side.which(calls.phase, lambda phase: phase == "forward") & (calls.parent >= 0)
+    models = side.in_phase("forward") & (calls.parent >= 0)
     rows: Ints = np.flatnonzero(tensors.output & tensors.parameter & wanted & models[tensors.call])
     return rows
 

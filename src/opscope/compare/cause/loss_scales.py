@@ -42,7 +42,7 @@ def _unscaled(pairing: Pairing, number: int, losses: list[Ints]) -> Side:
     if not scales:
         return side
     calls, tensors, state = side.calls, side.tensors, pairing.flows[number].state
-    backward = side.which(calls.phase, lambda phase: phase == "backward")
+    backward = side.in_phase("backward")
     of_loss = np.isin(state, state[[*scales]])
     by_place = {
         rank << 32 | step: scale

@@ -133,7 +133,7 @@ def _parameters(side: Side) -> _Rows:
     """
     base = side if side.base is None else side.base
     tensors, calls = base.tensors, base.calls
-    optimizes = base.which(calls.phase, lambda phase: phase == "optimizer")
+    optimizes = base.in_phase("optimizer")
     parameters: _Rows = defaultdict(list)
     for row in np.flatnonzero(tensors.parameter & (tensors.named != 0)).tolist():
         at = int(tensors.call[row])

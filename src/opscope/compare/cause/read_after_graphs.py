@@ -56,7 +56,7 @@ def read_otherwise(pairing: Pairing, graphs: Bools, around: Ints) -> Bools:
 def _asked(side: Side) -> Bools:
     """Operators of a forward pass that hold no other call."""
     calls = side.calls
-    forward = side.which(calls.phase, lambda phase: phase == "forward")
+    forward = side.in_phase("forward")
     asked: Bools = forward & calls.leaf & (calls.level == OPERATOR)
     return asked
 

@@ -497,7 +497,7 @@ class Regions:
         if stage >= CLIPPED:
             return self.meetings.unmet(number, BACKWARD)
         side = self._sides[number]
-        forward = side.which(side.calls.phase, lambda phase: phase == "forward")
+        forward = side.in_phase("forward")
         return np.where(
             forward[side.tensors.call],
             self.meetings.unmet(number, self._finer),

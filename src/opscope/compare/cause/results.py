@@ -162,7 +162,7 @@ def losses_of(side: Side, source: Ints) -> Ints:
     if not bears_identities(side):
         return _gone_back_from(side, source)
     calls, tensors = side.calls, side.tensors
-    backward = np.flatnonzero(_in_phase(side, "backward"))
+    backward = np.flatnonzero(side.in_phase("backward"))
     _, first = np.unique(_step_of(side)[backward], return_index=True)
     roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
     starts = np.union1d(backward[first], backward[roots])
@@ -195,7 +195,7 @@ def _unread_numbers(side: Side, source: Ints) -> Ints:
     call of the forward pass reads.
     """
     tensors, step = side.tensors, _step_of(side)
-    trained = np.isin(step, step[_in_phase(side, "backward")])[tensors.call]
+    trained = np.isin(step, step[side.in_phase("backward")])[tensors.call]
     rows = np.flatnonzero(_numbers(side) & trained)
     rows = np.setdiff1d(rows, source[~tensors.output & _of_forward(side)])
     return _last_of_steps(side, rows)
@@ -217,7 +217,7 @@ def _as_lost(
     if spelling(side) != TENSORFLOW or spelling(sides[1 - number]) == TENSORFLOW:
         return mine
     numbers, step = _numbers(side), _step_of(side)
-    backward = np.flatnonzero(_in_phase(side, "backward"))
+    backward = np.flatnonzero(side.in_phase("backward"))
     trained, first = np.unique(step[backward], return_index=True)
     begun = dict(zip(trained.tolist(), backward[first].tolist(), strict=True))
     chosen = dict(zip(step[tensors.call[mine]].tolist(), mine.tolist(), strict=True))
@@ -241,7 +241,7 @@ def _numbers(side: Side) -> Bools:
 
 def _of_forward(side: Side) -> Bools:
     """Rows of leaf calls of forward passes."""
-    return (side.calls.leaf & _in_phase(side, "forward"))[side.tensors.call]
+    return (side.calls.leaf & side.in_phase("forward"))[side.tensors.call]
 
 
 def _step_of(side: Side) -> Ints:
@@ -250,16 +250,12 @@ def _step_of(side: Side) -> Ints:
     return steps
 
 
-def _in_phase(side: Side, word: str) -> Bools:
-    return side.which(side.calls.phase, lambda phase: phase == word)
-
-
 def _handed_out(side: Side) -> Ints:
     """The rows that hold what the model hands out where it is not trained, as behind the last
     backward pass of a step.
     """
     calls, tensors = side.calls, side.tensors
-    backward = np.flatnonzero(_in_phase(side, "backward"))
+    backward = np.flatnonzero(side.in_phase("backward"))
     places, at = np.unique(_step_of(side), return_inverse=True)
     last = np.full(len(places), NONE)
     np.maximum.at(last, at[backward], backward)

@@ -120,10 +120,7 @@ class SharedResults:
 
     def _end_alike(self, unmet: Flags) -> bool:
         """Whether two dumps of no training end in the same: none shows what a model hands out."""
-        backward = [
-            side.which(side.calls.phase, lambda phase: phase == "backward").any()
-            for side in self._sides
-        ]
+        backward = [side.in_phase("backward").any() for side in self._sides]
         if any(map(bears_identities, self._sides)) or any(backward):
             return False
         last = [

@@ -350,7 +350,7 @@ class TrainedStates:
             if bears_identities(side):
                 continue
             tensors = side.tensors
-            backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+            backward = side.in_phase("backward")
             rows = np.flatnonzero(tensors.output & backward[tensors.call] & (tensors.size > 1))
             reach = np.nan_to_num(np.fmax(np.abs(tensors.min[rows]), np.abs(tensors.max[rows])))
             for place, most in zip(places_of(side, rows), reach.tolist(), strict=True):
@@ -485,7 +485,7 @@ def _before_copies(side: Side) -> dict[int, int]:
 def _read_forward(side: Side) -> Ints:
     """The rows of parameters that forward passes read."""
     tensors = side.tensors
-    forward = side.which(side.calls.phase, lambda phase: phase == "forward") & side.calls.leaf
+    forward = side.in_phase("forward") & side.calls.leaf
     named = tensors.parameter & (tensors.named != 0) & ~tensors.output
     return np.flatnonzero(named & forward[tensors.call])
 

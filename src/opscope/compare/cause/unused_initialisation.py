@@ -94,7 +94,7 @@ def _first_use(side: Side) -> Ints:
     number of calls where there is none.
     """
     calls = side.calls
-    forward = side.which(calls.phase, lambda phase: phase == "forward")
+    forward = side.in_phase("forward")
     using = np.flatnonzero((calls.parent >= 0) | ~calls.leaf | ~forward)
     first_use = np.full(len(calls), len(calls), dtype=np.int64)
     ranks, first = np.unique(calls.rank[using], return_index=True)

@@ -107,7 +107,7 @@ class Walk:
     def _first_backward(self) -> int:
         """The first call of a backward pass."""
         side = self._side
-        backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+        backward = side.in_phase("backward")
         return int(np.argmax(backward)) if backward.any() else len(backward)
 
     def _merged(self, producer: int) -> bool:

@@ -52,7 +52,7 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
     loaded = (at < len(names)) & ((rows <= own) | resized)
     rows = rows[~(loaded & tensors.parameter[rows])]
     owner = tensors.call[rows]
-    backward = side.which(calls.phase, lambda phase: phase == "backward")[owner]
+    backward = side.in_phase("backward")[owner]
     # what an optimizer reads may be clipped, where nobody shows by whom
     graded = backward | (unseen[rows] & bears_identities(side))
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(graded, GRADIENT, CLIPPED))

@@ -38,7 +38,7 @@ def written_otherwise(pairing: Pairing) -> bool:
     if not all(map(tells_who_made_what, (pairing.target, pairing.golden))):
         return False
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    steps = [side.which(side.calls.phase, lambda phase: phase == "optimizer") for side, _ in sides]
+    steps = [side.in_phase("optimizer") for side, _ in sides]
     out = bool(steps[0].any() != steps[1].any())
     lonely = [_lonely(side, match) for side, match in sides]
     alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
@@ -59,10 +59,7 @@ def half_trained(pairing: Pairing) -> bool:
     """Whether one side alone shows a backward pass, as where the other's is compiled, of which a
     dump shows nothing.
     """
-    shown = {
-        bool(side.which(side.calls.phase, lambda phase: phase == "backward").any())
-        for side in (pairing.target, pairing.golden)
-    }
+    shown = {bool(side.in_phase("backward").any()) for side in (pairing.target, pairing.golden)}
     return len(shown) > 1
 
 
@@ -72,7 +69,7 @@ def cut_otherwise(pairing: Pairing) -> set[Place]:
     """
     counted: list[Counter[Place]] = []
     for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True):
-        backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+        backward = side.in_phase("backward")
         roots = side.which(side.calls.op, lambda op: family(op) == "ones_like")
         begins = begins_backward(side, flow.source_row)
         rows = np.flatnonzero(backward & roots if bears_identities(side) else begins)

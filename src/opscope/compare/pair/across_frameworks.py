@@ -101,10 +101,7 @@ def in_words_alone(pairing: Pairing) -> bool:
     if not all(np.isfinite(side.tensors.l2norm).any() for side, _ in sides):
         return False
     lonely = [bool((computing(side) & (match < 0)).any()) for side, match in sides]
-    trained = [
-        bool(side.which(side.calls.phase, lambda phase: phase == "backward").any())
-        for side, _ in sides
-    ]
+    trained = [bool(side.in_phase("backward").any()) for side, _ in sides]
     return all(lonely) or (any(lonely) and all(trained))
 
 

@@ -60,7 +60,7 @@ def same_steps(pairing: Pairing) -> bool:
 
 
 def _trained_steps(side: Side) -> set[int]:
-    backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+    backward = side.in_phase("backward")
     return set(side.calls.step[backward].tolist())
 
 
@@ -91,7 +91,7 @@ def _by_updates(side: Side) -> Ints:
     backward pass and the next is one.
     """
     tensors, calls = side.tensors, side.calls
-    backward = side.which(calls.phase, lambda phase: phase == "backward")
+    backward = side.in_phase("backward")
     of_norms = np.array(sorted(kept_names(side, first_read(side))), dtype=np.uint64)
     computes = computing(side) & ~backward
     written = tensors.output & tensors.parameter & (tensors.named != 0) & computes[tensors.call]

@@ -486,7 +486,7 @@ def kept_names(side: Side, first: dict[int, int]) -> set[int]:
     write to the mean that they keep.
     """
     tensors = side.tensors
-    backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+    backward = side.in_phase("backward")
     end = int(np.argmax(backward)) if backward.any() else len(backward)
     written = tensors.output & tensors.parameter & computing(side)[tensors.call]
     rows = np.flatnonzero(written & (tensors.named != 0) & (tensors.call < end))

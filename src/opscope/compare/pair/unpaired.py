@@ -160,7 +160,7 @@ def _amid_backward(side: Side, step: Words) -> Bools:
     it for each call.
     """
     _, step_number = np.unique(step, return_inverse=True)
-    backward = side.which(side.calls.phase, lambda phase: phase == "backward")
+    backward = side.in_phase("backward")
     first = np.full(int(step_number.max(initial=-1)) + 1, len(step_number))
     np.minimum.at(first, step_number[backward], np.flatnonzero(backward))
     return np.arange(len(step_number)) > first[step_number]

@@ -63,12 +63,12 @@ class Wholes:
     @cached_property
     def optimizer(self) -> Bools:
         """Calls of optimizers."""
-        return self.side.which(self.side.calls.phase, lambda phase: phase == "optimizer")
+        return self.side.in_phase("optimizer")
 
     @cached_property
     def backward(self) -> Bools:
         """Calls of backward passes."""
-        return self.side.which(self.side.calls.phase, lambda phase: phase == "backward")
+        return self.side.in_phase("backward")
 
     @cached_property
     def _forward(self) -> Bools:

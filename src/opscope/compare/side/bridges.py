@@ -16,6 +16,7 @@ from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import NONE
 from opscope.compare.side.contents import bears_identities, begins_backward, forward_of
 from opscope.compare.side.lowering import GRAPH, spelling
+from opscope.compare.side.producers import makers_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
@@ -35,7 +36,7 @@ def bridged(side: Side, flow: Flow) -> Flow:
     producer, source = flow.producer.copy(), flow.source_row.copy()
     tensors, calls = side.tensors, side.calls
     read = set(source[~tensors.output].tolist())
-    backward = calls.leaf & side.which(calls.phase, lambda phase: phase == "backward")
+    backward = calls.leaf & side.in_phase("backward")
     known = set(flow.state[~backward[tensors.call]].tolist())
     loose: dict[tuple[int, int], list[int]] = defaultdict(list)
     for call in np.flatnonzero(backward).tolist():
@@ -57,7 +58,7 @@ def _by_forward_calls(side: Side, flow: Flow) -> Flow:
     backward call.
     """
     calls, tensors, source = side.calls, side.tensors, flow.source_row.copy()
-    backward = side.which(calls.phase, lambda phase: phase == "backward") & calls.leaf
+    backward = side.in_phase("backward") & calls.leaf
     forward = forward_of(side)
     makers = _Makers(side, flow, backward, forward)
     begins = begins_backward(side, flow.source_row)
@@ -73,7 +74,7 @@ def _by_forward_calls(side: Side, flow: Flow) -> Flow:
                 maker = makers.of_parameter(int(tensors.named[row]), call)
                 source[row] = makers.made(maker, int(tensors.size[row]))
         last = call if backward[call] else last
-    producer = np.where(source >= 0, tensors.call[np.maximum(source, 0)], NONE)
+    producer = makers_of(tensors, source)
     return msgspec.structs.replace(flow, producer=producer, source_row=source)
 
 

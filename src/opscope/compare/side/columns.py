@@ -151,6 +151,10 @@ class Side(msgspec.Struct, frozen=True):
         """Of which rows of a column of hashes something holds, asked once for each text."""
         return self.told(column, holds, np.bool_)
 
+    def in_phase(self, word: str) -> Bools:
+        """Which calls are of a phase."""
+        return self.which(self.calls.phase, lambda phase: phase == word)
+
     def told(self, column: Words, what: Callable[[str], Any], dtype: Any) -> Array:
         """What is to be said of the text of each row of a column of hashes, asked once for each
         text.

@@ -19,8 +19,9 @@ from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT, NONE, place_of
 from opscope.compare.side.hashes import hash_of
 from opscope.compare.side.lowering import spelling
-from opscope.compare.side.producers import Flow, numbers_telling
+from opscope.compare.side.producers import Flow, makers_of, numbers_telling
 from opscope.operators.catalogue import works_in_place
+from opscope.questions.tables import keys_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints, Words
@@ -64,8 +65,8 @@ def begins_backward(side: Side, source: Ints) -> Bools:
     reads, and of a number behind calls of another phase. source: the row that each row holds.
     """
     tensors, calls = side.tensors, side.calls
-    backward = side.which(calls.phase, lambda phase: phase == "backward") & calls.leaf
-    forward = side.which(calls.phase, lambda phase: phase == "forward") & calls.leaf
+    backward = side.in_phase("backward") & calls.leaf
+    forward = side.in_phase("forward") & calls.leaf
     read = ~tensors.output & forward[tensors.call] & (source >= 0)
     behind = np.isin(forward_of(side), np.unique(tensors.call[source[read]]))
     begins: Bools = backward & ~(np.r_[False, backward[:-1]] & (behind | (calls.forward < 0)))
@@ -76,7 +77,7 @@ def begins_backward(side: Side, source: Ints) -> Bools:
 def forward_of(side: Side) -> Ints:
     """For each call its forward call, NONE where it has none."""
     calls = side.calls
-    places = place_of((calls.process << 40) | np.maximum(calls.forward, 0), calls.key)
+    places = place_of(keys_of(calls.process, np.maximum(calls.forward, 0)), calls.key)
     return np.where(calls.forward >= 0, places, NONE)
 
 
@@ -91,7 +92,7 @@ def told_by_contents(side: Side, flow: Flow) -> tuple[Side, Flow]:
     side = _with_names(_with_storages(side, contents))
     source = contents.sources()
     _bridge_results(side, source, contents.telling)
-    producer = np.where(source >= 0, side.tensors.call[np.maximum(source, 0)], NONE)
+    producer = makers_of(side.tensors, source)
     return side, Flow(producer, source, contents.states(flow.state), flow.whole)
 
 
@@ -177,7 +178,7 @@ def _with_storages(side: Side, contents: _Contents) -> Side:
         return row
 
     writes = calls.leaf & side.which(calls.op, works_in_place)
-    backward = side.which(calls.phase, lambda phase: phase == "backward")
+    backward = side.in_phase("backward")
     begins = np.maximum.accumulate(np.where(backward, np.arange(len(calls)), NONE))
     written: list[int] = []
     continued: set[int] = set()
@@ -228,8 +229,8 @@ def _updates(side: Side, written: Ints) -> Ints:
     place of what was there before it.
     """
     calls = side.calls
-    backward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "backward"))
-    forward = np.flatnonzero(side.which(calls.phase, lambda phase: phase == "forward") & calls.leaf)
+    backward = np.flatnonzero(side.in_phase("backward"))
+    forward = np.flatnonzero(side.in_phase("forward") & calls.leaf)
     if not len(backward):
         return forward[:0]
     passes = np.searchsorted(backward, forward)
@@ -246,7 +247,7 @@ def _bridge_results(side: Side, source: Ints, telling: Bools) -> None:
     it that nobody reads, else of the last; written into source.
     """
     calls, tensors = side.calls, side.tensors
-    forward = side.which(calls.phase, lambda phase: phase == "forward") & calls.leaf
+    forward = side.in_phase("forward") & calls.leaf
     floats = (tensors.min_int == ABSENT) & telling
     read = set(source[~tensors.output].tolist())
     waiting: list[int] = []

@@ -25,10 +25,10 @@ LONG = 4  # calls after a backward pass that are more than a loss being read
 def optimizing(side: Side) -> Bools:
     """Calls of optimizers."""
     calls = side.calls
-    marked: Bools = side.which(calls.phase, lambda phase: phase == "optimizer")
+    marked: Bools = side.in_phase("optimizer")
     if side.run.info.coverage.phases or marked.any():
         return marked
-    backward = side.which(calls.phase, lambda phase: phase == "backward")
+    backward = side.in_phase("backward")
     _, step = np.unique(
         mixed(calls.step.astype(np.uint64), calls.process.astype(np.uint64)), return_inverse=True
     )

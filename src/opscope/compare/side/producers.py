@@ -55,10 +55,12 @@ def follow(calls: Calls, tensors: Tensors) -> Flow:
     )
     if len(lost):
         producer_row[lost] = _by_storage(calls, tensors, alias, lost)
-    producer = np.where(
-        producer_row >= 0, tensors.call[np.maximum(producer_row, 0)], tensors.call.dtype.type(NONE)
-    )
-    return Flow(producer, producer_row, state, whole)
+    return Flow(makers_of(tensors, producer_row), producer_row, state, whole)
+
+
+def makers_of(tensors: Tensors, source: Array) -> Array:
+    """The call that made each of some source rows, NONE where there is no row."""
+    return np.where(source >= 0, tensors.call[np.maximum(source, 0)], tensors.call.dtype.type(NONE))
 
 
 def without_enclosing(side: Side) -> Side:

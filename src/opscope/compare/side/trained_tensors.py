@@ -32,13 +32,12 @@ def with_trained_names(side: Side, flow: Flow) -> Side:
     its optimizers read. Else with a name for each tensor that is read before the first backward
     pass and written to in place after it, and for its gradients.
     """
-    calls = side.calls
-    backward = side.which(calls.phase, lambda phase: phase == "backward")
+    tensors, calls = side.tensors, side.calls
+    backward = side.in_phase("backward")
     if not backward.any():
         return side
-    if (side.tensors.parameter & (side.tensors.named != 0)).any():
+    if (tensors.parameter & (tensors.named != 0)).any():
         return _with_read_gradients(side, flow) if spelling(side) == GRAPH else side
-    tensors = side.tensors
     updates = _updates(side, backward)
     own = _as_large(side, updates)
     names = np.where(own, mixed(tensors.storage.astype(np.uint64)), tensors.named)
@@ -120,7 +119,7 @@ def _unseen_gradients(side: Side, flow: Flow, backward: Bools) -> Bools:
     """Rows that may be gradients which no call made, as in dumps: numbers that no forward call
     reads.
     """
-    tensors, forward = side.tensors, side.which(side.calls.phase, lambda phase: phase == "forward")
+    tensors, forward = side.tensors, side.in_phase("forward")
     if bears_identities(side):
         return np.zeros(len(tensors), dtype=np.bool_)
     unseen: Bools = ~tensors.output & (flow.source_row < 0) & (tensors.min < tensors.max)
