@@ -11,7 +11,8 @@ import torch
 
 import opscope
 from opscope.questions.findings import times_of
-from opscope.questions.tables import key, open_tables
+from opscope.questions.tables import open_tables
+from opscope.run.keys import key
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call

@@ -16,8 +16,9 @@ from opscope.judge.overflow import Status, status_of, words_of
 from opscope.kernels.calls import STATISTICS
 from opscope.questions.libraries import library_lines
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables, key, keys_at
+from opscope.questions.tables import Tables
 from opscope.run.finding import Finding, Forward, Slot
+from opscope.run.keys import key, keys_at
 
 if TYPE_CHECKING:
     from opscope.run.schema import Call, Tensor

@@ -20,7 +20,8 @@ from opscope.judge.limits import NARROW, largest_finite
 from opscope.judge.wrapping import WRAPS, follows
 from opscope.kernels.calls import is_integer
 from opscope.operators.catalogue import traits_of
-from opscope.questions.tables import Tables, filled, key, keys_at, keys_of, merged, open_tables
+from opscope.questions.tables import Tables, filled, open_tables
+from opscope.run.keys import key, keys_at, keys_of, merged
 from opscope.run.query import columns, record_of
 from opscope.run.schema import TABLES, Call, Tensor
 

@@ -5,8 +5,9 @@ packed into one int64.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,8 @@ from nanoarrow.c_array import c_array_from_buffers
 from nanoarrow.c_array_stream import CArrayStream
 
 from opscope.run.arrow import arrow_schema, schema_of
+from opscope.run.database import Database
+from opscope.run.keys import by_process, indices_of, processes_of
 from opscope.run.query import connect, near
 
 if TYPE_CHECKING:
@@ -21,18 +24,15 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
 
 _FETCH = 4096
-_SHIFT = 40  # an index stays below 2^40 calls in a process
-_INDEX = (1 << _SHIFT) - 1
 
-
-_COLUMNS = {"process": "int32", "index": "int64"}
+_COLUMNS: dict[str, str] = {"process": "int32", "index": "int64"}
 
 
 class _KeyTable:
     """Calls as an Arrow table of their two columns."""
 
     def __init__(self, keys: Ints) -> None:
-        self._columns = (processes_of(keys).astype(np.int32), keys & _INDEX)
+        self._columns: tuple[Any, ...] = (processes_of(keys).astype(np.int32), indices_of(keys))
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         kinds = _COLUMNS.values()
@@ -50,47 +50,11 @@ class _KeyTable:
         )
 
 
-def key(process: int, index: int) -> int:
-    """The number of one call."""
-    return (process << _SHIFT) | index
-
-
-def keys_at(places: Iterable[tuple[int, int]]) -> Ints:
-    """The numbers of calls by process and index, sorted, each once."""
-    return np.unique(np.array([key(process, index) for process, index in places], dtype=np.int64))
-
-
-def keys_of(process: Array, index: Array) -> Ints:
-    """One number for each row of two columns."""
-    return (np.asarray(process).astype(np.int64) << _SHIFT) | np.asarray(index).astype(np.int64)
-
-
-def processes_of(keys: Ints) -> Ints:
-    """The process of each number."""
-    return keys >> _SHIFT
-
-
-def merged(parts: Sequence[Ints]) -> Ints:
-    """All numbers of several arrays, sorted, each once."""
-    return np.unique(np.concatenate(parts)) if parts else np.empty(0, dtype=np.int64)
-
-
 def filled(column: Array) -> Array:
     """The numbers of a column, 0 where null."""
     if not isinstance(column, np.ma.MaskedArray):
         return column
     return np.where(np.ma.getmaskarray(column), column.dtype.type(0), np.ma.getdata(column))
-
-
-def _by_process(keys: Ints) -> dict[int, Ints]:
-    """Numbers of calls, sorted, by process."""
-    ordered = np.sort(keys)
-    processes, starts = np.unique(processes_of(ordered), return_index=True)
-    return (
-        dict(zip(processes.tolist(), np.split(ordered & _INDEX, starts[1:]), strict=True))
-        if len(keys)
-        else {}
-    )
 
 
 class Tables:
@@ -101,6 +65,11 @@ class Tables:
         self._memory_limit = memory_limit
         self._opened = opened
         self._connection: Any = None
+
+    @cached_property
+    def database(self) -> Database:
+        """The same in SQLite."""
+        return self._opened.enter_context(Database(self.run))
 
     def rows(
         self, query: str, parameters: Sequence[Any] = (), *, wanted: Ints | None = None
@@ -122,7 +91,7 @@ class Tables:
             )
         if wanted is not None:
             self._connection.register("wanted", _KeyTable(wanted))
-            calls = _by_process(wanted)
+            calls = by_process(wanted)
             for table in ("calls", "tensors"):
                 self._connection.register(f"near_{table}", near(self.run, table, calls))
         cursor = self._connection.execute(query, list(parameters))

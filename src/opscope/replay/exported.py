@@ -20,9 +20,10 @@ import numpy as np
 
 from opscope.errors import UsageError
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables, key, open_tables
+from opscope.questions.tables import Tables, open_tables
 from opscope.repro.tensorfile import NATIVE, Entry, write_tensors
 from opscope.run.dtypes import dtype_of
+from opscope.run.keys import key
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     import duckdb
     import numpy as np
 
-    from opscope.arrays import Array
+    from opscope.arrays import Array, Ints
     from opscope.run.arrow import Column
     from opscope.run.protocol import ArrowStream
     from opscope.run.schema import Call, Tensor
@@ -39,7 +39,7 @@ class Access:
     rows: Callable[[str], Sequence[Any]] | None = None
     calls: Callable[[Selection], Iterator[Call]] | None = None
     tensors_of: Callable[[int, int], Sequence[Tensor]] | None = None
-    columns: Callable[[str, Sequence[str]], Iterator[Arrays]] | None = None
+    columns: Callable[[str, Sequence[str], Ints | None], Iterator[Arrays]] | None = None
     arrow_columns: Callable[[str], Iterator[Mapping[str, Column]]] | None = None
     near: Callable[[str, Numbers], ArrowStream] | None = None
     release: Callable[[str], None] | None = None

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from opscope.errors import UsageError
 from opscope.run.access import access_of
@@ -26,14 +28,14 @@ from opscope.run.arrow import (
     stream_batches,
     struct_columns,
 )
+from opscope.run.keys import key, keys_at, keys_of, merged
 from opscope.run.schema import RECORDS, TABLES, Call, Tensor, ValueRef
 from opscope.run.selection import Selection
 
 if TYPE_CHECKING:
     import duckdb
-    import numpy as np
 
-    from opscope.arrays import Array
+    from opscope.arrays import Array, Bools, Ints
     from opscope.run.protocol import ArrowStream, Run
 
 _ROWS_PER_FETCH = 2048
@@ -180,20 +182,96 @@ def tensors_at(run: Run, process: int, index: int) -> Sequence[Tensor]:
     ]
 
 
-def columns(run: Run, table: str, names: Sequence[str]) -> Iterator[Mapping[str, Array]]:
+def columns(
+    run: Run, table: str, names: Sequence[str], near: Ints | None = None
+) -> Iterator[Mapping[str, Array]]:
     """Some columns of a table, a batch at a time, without making records.
 
     Numbers and bool come as arrays of the column's type, masked (np.ma) where rows are null; text,
-    lists and structs as object arrays with None where null.
+    lists and structs as object arrays with None where null. near: sorted keys of calls; batches
+    that hold none of them may be left out.
     """
     own = access_of(run).columns
     if own is not None:
-        yield from own(table, names)
+        yield from own(table, names, near)
         return
     order = list(TABLES[table])
-    for batch in stream_batches(table, run.table(table)):
+    for batch in stream_batches(table, _stream_near(run, table, near)):
         arrays = struct_columns(TABLES[table], batch)
         yield {name: column_array(arrays[order.index(name)]) for name in names}
+
+
+def _stream_near(run: Run, table: str, near: Ints | None) -> ArrowStream:
+    in_memory = access_of(run).rows
+    if near is None or in_memory is None:
+        return run.table(table)
+    wanted = frozenset(near.tolist())
+    return RowsTable(
+        table, [row for row in in_memory(table) if key(row.process, row.index) in wanted]
+    )
+
+
+def chosen_columns(
+    run: Run, table: str, names: Sequence[str], calls: Ints | None = None
+) -> Iterator[list[Array]]:
+    """The same columns in their order, of the rows of these calls alone (sorted keys, each once),
+    of all rows without them.
+    """
+    if calls is None:
+        for batch in columns(run, table, names):
+            yield [batch[name] for name in names]
+        return
+    for batch in columns(run, table, ("process", "index", *names), calls) if len(calls) else ():
+        keys = keys_of(batch["process"], batch["index"])
+        places = np.minimum(np.searchsorted(calls, keys), len(calls) - 1)
+        rows = np.flatnonzero(calls[places] == keys)
+        if len(rows):
+            yield [batch[name][rows] for name in names]
+
+
+def rows_of(
+    run: Run, table: str, names: Sequence[str], calls: Ints | None = None
+) -> Iterator[tuple[Any, ...]]:
+    """The same as tuples of Python's values."""
+    for batch in chosen_columns(run, table, names, calls):
+        yield from zip(*(column.tolist() for column in batch), strict=True)
+
+
+def records_of(run: Run, table: str, calls: Ints) -> Iterator[Any]:
+    """Records of the rows of these calls, in the order of the table."""
+    names, record = tuple(TABLES[table]), RECORDS[table]
+    for row in rows_of(run, table, names, calls):
+        yield record(**dict(zip(names, row, strict=True)))
+
+
+def call_at(run: Run, process: int, index: int) -> Call | None:
+    """The call of this number, None where there is none."""
+    return next(records_of(run, "calls", keys_at([(process, index)])), None)
+
+
+def keys_where(
+    run: Run, table: str, names: Sequence[str], chosen: Callable[[Mapping[str, Array]], Bools]
+) -> Ints:
+    """Keys of the calls, sorted, each once, of whose rows something holds that these columns tell;
+    chosen is asked of a batch of them.
+    """
+    parts = []
+    for batch in columns(run, table, ("process", "index", *names)):
+        rows = np.flatnonzero(chosen(batch))
+        if len(rows):
+            parts.append(np.unique(keys_of(batch["process"][rows], batch["index"][rows])))
+    return merged(parts)
+
+
+def which(texts: Array, holds: Callable[[Any], bool]) -> Bools:
+    """Of which of these texts, None where there is none, something holds; asked once for each
+    text.
+    """
+    known: dict[Any, bool] = {}
+    for text in texts:
+        if text not in known:
+            known[text] = holds(text)
+    return np.fromiter(map(known.__getitem__, texts), bool, len(texts))
 
 
 def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:

@@ -20,7 +20,7 @@ from opscope.judge.tolerance import precision_of
 from opscope.operators.catalogue import traits_of
 from opscope.questions.findings import Accusation
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import key
+from opscope.run.keys import key
 from opscope.scan.exchanges import between_ranks, odd_ranks
 
 if TYPE_CHECKING:

@@ -17,8 +17,9 @@ import numpy as np
 
 from opscope.questions.findings import place_of
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables, key, merged
+from opscope.questions.tables import Tables
 from opscope.run.finding import Finding
+from opscope.run.keys import key, merged
 from opscope.run.query import columns
 from opscope.scan.training.story import Spans, sampled_steps
 

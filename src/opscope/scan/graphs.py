@@ -18,7 +18,8 @@ import msgspec
 import numpy as np
 
 from opscope.judge.reading import is_finite
-from opscope.questions.tables import Tables, key
+from opscope.questions.tables import Tables
+from opscope.run.keys import key
 
 if TYPE_CHECKING:
     from opscope.questions.rows import Node, Row

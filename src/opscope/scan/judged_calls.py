@@ -9,7 +9,8 @@ import numpy as np
 
 from opscope.judge.limits import is_float
 from opscope.questions.rows import MAX_CALLS, MAX_UNREAD_CALLS, Node, Screen, load
-from opscope.questions.tables import Tables, key, processes_of
+from opscope.questions.tables import Tables
+from opscope.run.keys import key, processes_of
 from opscope.scan.dataflow import Identity, identity_of
 from opscope.scan.graphs import Judged, resolve
 

@@ -10,7 +10,8 @@ from opscope.ascend.analysis import Analysis, with_call
 from opscope.ascend.recorded import RecordedCall, RecordedTensor
 from opscope.errors import OpscopeError
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables, keys_at, open_tables
+from opscope.questions.tables import Tables, open_tables
+from opscope.run.keys import keys_at
 from opscope.run.query import tensors_at
 from opscope.scan.crashes import crash_accusations
 from opscope.scan.device_errors import plain

@@ -22,7 +22,7 @@ from opscope.operators.catalogue import traits_of
 from opscope.questions.arguments import difference
 from opscope.questions.findings import Accusation
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import key
+from opscope.run.keys import key
 from opscope.scan.exchanges import between_ranks, odd_ranks
 
 if TYPE_CHECKING:

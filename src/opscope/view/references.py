@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.questions.rows import matching
-from opscope.questions.tables import key
+from opscope.run.keys import key
 
 if TYPE_CHECKING:
     from opscope.questions.tables import Tables

@@ -18,7 +18,7 @@ from opscope.compare.side.columns import NONE, OPERATOR, place_of
 from opscope.compare.side.hashes import mixed
 from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import COMPILED
-from opscope.questions.tables import keys_of
+from opscope.run.keys import keys_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

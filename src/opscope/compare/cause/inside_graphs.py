@@ -16,7 +16,8 @@ from opscope.compare.cause.parted_calls import first_parted
 from opscope.compare.side.columns import NONE, place_of
 from opscope.operators.spelling import COMPILED
 from opscope.questions.compiled_nodes import DEVIATES, MISMATCH, node_words, nodes_of
-from opscope.questions.tables import keys_of, open_tables
+from opscope.questions.tables import open_tables
+from opscope.run.keys import keys_of
 from opscope.run.query import records
 
 if TYPE_CHECKING:

@@ -17,7 +17,8 @@ from opscope.compare.cause.parted_calls import AMPLIFIED, added_up, reach_of
 from opscope.compare.pair.meetings import coarse_unit, limits_of
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.columns import ABSENT, NONE, OPERATOR, place_of
-from opscope.questions.tables import keys_of, open_tables
+from opscope.questions.tables import open_tables
+from opscope.run.keys import keys_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

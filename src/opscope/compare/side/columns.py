@@ -28,8 +28,8 @@ from opscope.compare.side.hashes import (
     hashes,
     known_rows,
 )
-from opscope.questions.tables import keys_of
 from opscope.run.arrow import sliced
+from opscope.run.keys import keys_of
 from opscope.run.query import arrow_columns, release
 
 if TYPE_CHECKING:

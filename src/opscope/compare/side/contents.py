@@ -21,7 +21,7 @@ from opscope.compare.side.hashes import hash_of
 from opscope.compare.side.lowering import spelling
 from opscope.compare.side.producers import Flow, makers_of, numbers_telling
 from opscope.operators.catalogue import works_in_place
-from opscope.questions.tables import keys_of
+from opscope.run.keys import keys_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints, Words

@@ -14,10 +14,11 @@ import msgspec
 import numpy as np
 from nanoarrow.ipc import InputStream
 
-from opscope.arrays import Array
+from opscope.arrays import Array, Ints
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.run.access import Access
 from opscope.run.arrow import Column, column_array, encode_rows, owned, struct_columns, table_schema
+from opscope.run.keys import by_process
 from opscope.run.protocol import Coverage, RunInfo
 from opscope.run.relation import Relations
 from opscope.run.schema import TABLES, Call, Process, Tensor
@@ -50,6 +51,8 @@ RECORDED = Coverage(
     samples=True,
     seeds=True,
 )
+
+_NO_CALLS = np.empty(0, dtype=np.int64)
 
 
 class _Columns(Mapping[str, "Array"]):
@@ -249,13 +252,17 @@ class NativeRun(Relations):
         reader = self._by_number.get(process)
         return None if reader is None else reader.blackbox
 
-    def columns(self, table: str, names: Sequence[str]) -> Iterator[Mapping[str, Array]]:
+    def columns(
+        self, table: str, names: Sequence[str], near: Ints | None = None
+    ) -> Iterator[Mapping[str, Array]]:
         """Some columns of a table, a batch at a time; a column's bytes are read when it is first
         looked up. See query.columns.
         """
+        calls = None if near is None else by_process(near)
         for reader in self._processes:
             stored, constants = reader.tables[table], reader.constants
-            for number in stored.usable():
+            wanted = None if calls is None else calls.get(reader.process.process, _NO_CALLS)
+            for number in stored.usable(names, wanted):
                 yield _Columns(stored, number, names, constants)
                 stored.release(number)
         if table == "calls" and self.unfinished:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from opscope.errors import FormatError
-from opscope.run.arrow import Column, column_values, encode_columns, table_schema
+from opscope.run.arrow import NUMBERS, Column, column_values, encode_columns, table_schema
 from opscope.run.schema import RECORDS, TABLES
 from opscope.run.store.ipc import Batch, IpcFile
 from opscope.run.store.layout import segment_files, segment_name
@@ -142,9 +142,20 @@ class StoredTable:
                 f"{path}: {here} of the {rows} rows that were written are here: {why}"
             )
 
-    def usable(self) -> Iterator[int]:
-        """Numbers of the batches whose columns of numbers are sound and complete."""
-        return (number for number in range(len(self)) if self._is_usable(number))
+    def usable(
+        self, names: Sequence[str], calls: np.ndarray[Any, np.dtype[np.int64]] | None = None
+    ) -> Iterator[int]:
+        """Numbers of the batches of which these columns are sound and the required ones complete.
+
+        calls: numbers of calls, sorted; batches that lie between two of them are left out.
+        """
+        numbers = all(TABLES[self._table][name] in NUMBERS for name in names)
+        sound = self._is_usable if numbers else self._is_sound
+        return (
+            number
+            for number in range(len(self))
+            if sound(number) and (calls is None or self._touches(number, calls))
+        )
 
     def sound(self) -> Iterator[int]:
         """Numbers of the batches of which every column is sound."""

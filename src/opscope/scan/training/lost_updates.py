@@ -14,7 +14,7 @@ from opscope.judge.least_update import least_update, ulp_of
 from opscope.operators.catalogue import family
 from opscope.questions.findings import listed
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import key
+from opscope.run.keys import key
 from opscope.scan.training.story import Note, Story
 
 if TYPE_CHECKING:

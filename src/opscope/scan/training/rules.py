@@ -15,7 +15,7 @@ import numpy as np
 
 from opscope.questions.findings import Accusation
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import key
+from opscope.run.keys import key
 from opscope.scan.training.carried_gradients import carried_gradients
 from opscope.scan.training.clipped_apart import clipped_apart
 from opscope.scan.training.eval_mode import eval_mode

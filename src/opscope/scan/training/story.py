@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.questions.tables import key, merged
+from opscope.run.keys import key, merged
 from opscope.scan.training.facts import Facts, facts_of
 
 if TYPE_CHECKING:

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs in SQLite: what a query reads is there, and nothing else can be done to it."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opscope.errors import UsageError
+from opscope.formats.registry import open_run
+from opscope.run.arrow import encode_rows
+from opscope.run.database import Database
+from opscope.run.keys import key
+from opscope.run.memory import MemoryRun
+from opscope.run.protocol import RunInfo
+from opscope.run.query import call_at, keys_where, records_of, rows_of, which
+from opscope.run.schema import Call, Tensor, ValueRef
+from opscope.run.store.layout import create_run, process_facts, seal_run
+from opscope.run.store.writer import ProcessWriter
+
+NAMES = ("a", "b", "c")
+LARGEST = (1 << 64) - 1
+
+
+def call(index: int, op: str = "aten::mm.default", **more: object) -> Call:
+    facts = {"process": 0, "rank": 0, "step": 0, "level": "operator", "phase": "forward"}
+    return Call(**{**facts, "index": index, "op": op, "name": f"<root>:{op}#{index}", **more})
+
+
+def tensor(index: int, io: str = "output", **more: object) -> Tensor:
+    return Tensor(
+        **{"process": 0, "index": index, "io": io, "slot": "0", "dtype": "float32", **more}
+    )
+
+
+CALLS = [call(1), call(2, "aten::relu.default", error="it's \u4e2d"), call(4)]
+TENSORS = [
+    tensor(1, shape=(2, 3), digest=LARGEST, requires_grad=True, max=np.inf, version=5),
+    tensor(2, "input", shape=(), digest=7, requires_grad=False, version=5),
+    tensor(2, value=ValueRef("values-00000.safetensors", "ab"), version=6),
+    tensor(4, "input", version=6),
+]
+
+
+@pytest.fixture(params=["native", "memory"])
+def run(request, tmp_path: Path):
+    info = RunInfo(path="here", format="test")
+    if request.param == "memory":
+        return MemoryRun(
+            info, [msgspec.structs.replace(process_facts(), process=0)], CALLS, TENSORS
+        )
+    path = create_run(tmp_path / "run", command=["train.py"])
+    writer = ProcessWriter(path, process_facts(), keep=None)
+    for table, rows in (("calls", CALLS), ("tensors", TENSORS)):
+        for row in rows:  # a batch each
+            writer.append(table, encode_rows(table, [row]), step=0)
+    writer.close(0)
+    seal_run(path)
+    return open_run(path)
+
+
+def test_columns_come_back_as_they_are(run):
+    with Database(run) as database:
+        rows = database.rows("SELECT shape, digest, requires_grad, max, value FROM tensors")
+        assert rows == [
+            ([2, 3], LARGEST, True, np.inf, None),
+            ([], 7, False, None, None),
+            (None, None, None, None, {"shard": "values-00000.safetensors", "key": "ab"}),
+            (None, None, None, None, None),
+        ]
+        assert database.rows("SELECT error FROM calls WHERE error IS NOT NULL") == [
+            ("it's \u4e2d",)
+        ]
+        assert database.rows("SELECT rank FROM processes") == [(0,)]
+
+
+def test_tables_are_joined_by_columns_that_nobody_names(run):
+    with Database(run) as database:
+        assert database.rows("SELECT count(*) FROM tensors") == [(4,)]
+        query = 'SELECT op, io FROM calls JOIN tensors USING (process, "index") ORDER BY version'
+        assert database.rows(query)[0] == ("aten::mm.default", "output")
+        assert len(database.rows(query)) == 4
+        assert (
+            database.rows("SELECT op FROM calls NATURAL JOIN tensors") == []
+        )  # no device is known
+
+
+def test_near_tables_hold_the_calls_that_are_wanted_and_no_others(run):
+    with Database(run) as database:
+        for near, ops in (
+            ([2], ["aten::relu.default"]),
+            ([1, 4], ["aten::mm.default"] * 2),
+            ([], []),
+        ):
+            keys = np.array([key(0, index) for index in near], dtype=np.int64)
+            assert [op for (op,) in database.rows("SELECT op FROM near_calls", near=keys)] == ops
+        keys = np.array([key(0, 2)])
+        assert len(database.rows("SELECT io FROM near_tensors", near=keys)) == 2
+
+
+def test_lists_and_large_numbers_are_asked_for(run):
+    with Database(run) as database:
+        some = 'SELECT "index" FROM calls WHERE op IN (SELECT value FROM json_each(?))'
+        assert database.rows(some, [["aten::relu.default", "o'"]]) == [(2,)]
+        for digest in (LARGEST, np.uint64(LARGEST)):
+            query = 'SELECT "index" FROM tensors WHERE digest = ?'
+            assert database.rows(query, [digest]) == [(1,)]
+
+
+@pytest.mark.parametrize(
+    ("query", "reason"),
+    [
+        ("SELECT opp FROM calls", "no such column: opp; did you mean op"),
+        ("SELECT op FROM cals", "did you mean calls"),
+        ("SELEC op", "syntax error"),
+        ("SELECT 1; SELECT 2", "several statements"),
+        ("SELECT op FROM calls WHERE step = ?", "bindings"),
+        ("DELETE FROM calls", "reads the tables"),
+        ("ATTACH '/tmp/other' AS other", "reads the tables"),
+        ("PRAGMA writable_schema = 1", "reads the tables"),
+        ("CREATE TABLE mine (a)", "reads the tables"),
+        ("INSERT INTO calls (op) SELECT op FROM calls", "reads the tables"),
+        ("SELECT load_extension('/tmp/x.so')", "query: "),
+    ],
+)
+def test_what_is_no_question_is_refused_in_one_line(run, query, reason):
+    with Database(run) as database:
+        with pytest.raises(UsageError, match=reason) as caught:
+            database.ask(query)
+        assert "\n" not in str(caught.value)
+        assert database.rows("SELECT count(*) FROM calls") == [(3,)]
+
+
+def test_names_and_rows_of_a_question(run):
+    with Database(run) as database:
+        names, rows = database.ask('SELECT "index", op AS operator FROM calls ORDER BY 1')
+        assert names == ("index", "operator")
+        assert next(rows) == (1, "aten::mm.default")
+        assert database.ask("SELECT op FROM calls WHERE step > 7")[0] == ("op",)
+
+
+def test_rows_of_calls_without_a_database(run):
+    keys = np.array([key(0, 2)])
+    assert list(rows_of(run, "tensors", ("io", "digest"), keys)) == [("input", 7), ("output", None)]
+    assert list(records_of(run, "tensors", keys)) == TENSORS[1:3]
+    assert list(rows_of(run, "calls", ("index",))) == [(1,), (2,), (4,)]
+    assert call_at(run, 0, 4) == CALLS[2]
+    assert call_at(run, 0, 3) is None
+
+
+def test_calls_are_found_by_what_their_rows_tell(run):
+    relus = keys_where(run, "calls", ("op",), lambda b: which(b["op"], lambda op: "relu" in op))
+    assert relus.tolist() == [key(0, 2)]
+    read = keys_where(run, "tensors", ("io",), lambda b: b["io"] == "input")
+    assert read.tolist() == [key(0, 2), key(0, 4)]
+
+
+@given(
+    rows=st.lists(
+        st.tuples(
+            st.integers(0, 5),
+            st.sampled_from(NAMES),
+            st.none() | st.floats(allow_nan=False),
+            st.none() | st.integers(0, LARGEST),
+            st.text(max_size=4),
+        ),
+        max_size=12,
+    ),
+    chosen=st.sets(st.integers(0, 5)),
+)
+def test_any_rows_are_answered_as_a_database_of_their_own_does(rows, chosen):
+    tensors = [
+        tensor(index, slot=slot, max=largest, digest=digest, tensor_name=name)
+        for index, slot, largest, digest, name in rows
+    ]
+    run = MemoryRun(RunInfo(path="here", format="test"), [], [], tensors)
+    keys = np.array(sorted(key(0, index) for index in chosen), dtype=np.int64)
+    with Database(run) as database, sqlite3.connect(":memory:") as own:
+        own.execute(
+            'CREATE TABLE near_tensors ("index" INT, slot TEXT, max REAL, tensor_name TEXT)'
+        )
+        own.executemany(
+            "INSERT INTO near_tensors VALUES (?, ?, ?, ?)",
+            [(at, slot, most, name) for at, slot, most, _, name in rows if at in chosen],
+        )
+        query = "SELECT slot, count(*), max(max), max(tensor_name) FROM near_tensors GROUP BY slot"
+        assert database.rows(query, near=keys) == own.execute(query).fetchall()
+        digests = [digest for index, _, _, digest, _ in rows if index in chosen]
+        assert database.rows("SELECT digest FROM near_tensors") == [(digest,) for digest in digests]
