@@ -4,6 +4,8 @@
 from __future__ import annotations
 
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 import msgspec
@@ -132,17 +134,38 @@ def test_lists_and_large_numbers_are_asked_for(run):
 def test_what_is_no_question_is_refused_in_one_line(run, query, reason):
     with Database(run) as database:
         with pytest.raises(UsageError, match=reason) as caught:
-            database.ask(query)
+            list(database.ask(query))
         assert "\n" not in str(caught.value)
         assert database.rows("SELECT count(*) FROM calls") == [(3,)]
 
 
-def test_names_and_rows_of_a_question(run):
+def test_rows_of_a_question_by_column(run):
     with Database(run) as database:
-        names, rows = database.ask('SELECT "index", op AS operator FROM calls ORDER BY 1')
-        assert names == ("index", "operator")
-        assert next(rows) == (1, "aten::mm.default")
-        assert database.ask("SELECT op FROM calls WHERE step > 7")[0] == ("op",)
+        rows = database.ask('SELECT "index", op AS operator, 7 AS "index" FROM calls ORDER BY 1')
+        assert next(rows) == {"index": 1, "operator": "aten::mm.default", "index_2": 7}
+        assert list(database.ask("SELECT op FROM calls WHERE step > 7")) == []
+
+
+ENDLESS = "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT count(*) FROM n"
+
+
+def test_a_question_that_takes_long_is_interrupted():
+    program = f"""
+import signal, sys
+from opscope.run.database import sql
+from opscope.run.memory import MemoryRun
+from opscope.run.protocol import RunInfo
+signal.signal(signal.SIGALRM, signal.default_int_handler)
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+try:
+    list(sql(MemoryRun(RunInfo(path="x", format="x")), {ENDLESS!r}))
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
 
 
 def test_rows_of_calls_without_a_database(run):

@@ -4,8 +4,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 import textwrap
 import tracemalloc
 from collections.abc import Callable
@@ -18,6 +16,7 @@ from run_rows import call, tensor
 from opscope.errors import UsageError
 from opscope.formats.registry import BUILTIN, Format, Unavailable, formats, open_run
 from opscope.run.arrow import decode_stream, encode_rows
+from opscope.run.database import sql
 from opscope.run.memory import MemoryRun
 from opscope.run.names import parse_call_name, resolve
 from opscope.run.protocol import Run, RunInfo
@@ -26,10 +25,7 @@ from opscope.run.query import (
     calls,
     columns,
     near,
-    record_of,
-    records,
     records_at,
-    sql,
     tensors_of,
 )
 from opscope.run.schema import TABLES, Call, Process, Tensor, ValueRef
@@ -123,7 +119,8 @@ def run(request: pytest.FixtureRequest, tmp_path: Path) -> Run:
 
 class TestSql:
     def test_tables_join_themselves_and_each_other(self, run: Run) -> None:
-        joined = "calls c JOIN tensors t USING (process, index) JOIN calls d USING (process, index)"
+        joined = """calls c JOIN tensors t USING (process, "index")
+            JOIN calls d USING (process, "index")"""
         query = f"SELECT c.rank, count(*) AS n FROM {joined} GROUP BY c.rank ORDER BY 1"
         assert list(sql(run, query)) == [{"rank": 0, "n": 24}, {"rank": 1, "n": 24}]
 
@@ -137,10 +134,6 @@ class TestSql:
             1,
         ]
 
-    def test_columns_of_one_name_stay_apart(self, run: Run) -> None:
-        [row] = sql(run, "SELECT 1 AS a, 2 AS a, 3 AS a")
-        assert row == {"a": 1, "a_2": 2, "a_3": 3}
-
     def test_parameters_are_data(self, run: Run) -> None:
         assert list(sql(run, "SELECT ? AS x", ["'; DROP TABLE calls; --"])) == [
             {"x": "'; DROP TABLE calls; --"}
@@ -150,43 +143,33 @@ class TestSql:
         "query",
         [
             "SELECT * FROM '{file}'",
-            "SELECT * FROM read_csv('{file}')",
-            "SELECT * FROM read_text('{file}')",
-            "SELECT * FROM glob('{directory}/*')",
-            "COPY (SELECT 1) TO '{directory}/out.csv'",
-            "COPY calls TO '{directory}/out.csv'",
-            "EXPORT DATABASE '{directory}/out'",
-            "ATTACH '{directory}/out.db'",
-            "INSTALL httpfs",
-            "LOAD httpfs",
-            "SET memory_limit = '1GB'",
-            "SET enable_external_access = true",
+            "SELECT readfile('{file}')",
+            "SELECT writefile('{directory}/out', 'x')",
+            "SELECT edit('x', 'touch {directory}/out')",
+            "ATTACH '{directory}/out.db' AS other",
+            "VACUUM INTO '{directory}/out.db'",
+            "SELECT load_extension('{file}')",
+            "PRAGMA temp_store_directory = '{directory}'",
+            "CREATE VIRTUAL TABLE mine USING csv(filename='{file}')",
+            ".read {file}",
             "SELECT * FROM secret",
             "SELEC 1",
             "SELECT nothing FROM calls",
-            "CREATE SECRET (TYPE S3)",
         ],
     )
     def test_what_a_query_may_not_do(self, run: Run, tmp_path: Path, query: str) -> None:
-        secret = [1]  # a variable of Python that a query must not see
         (tmp_path / "file.csv").write_text("a\n1\n")
         before = sorted(tmp_path.rglob("*"))
         with pytest.raises(UsageError) as caught:
             list(sql(run, query.format(file=tmp_path / "file.csv", directory=tmp_path)))
         assert "\n" not in str(caught.value)
         assert sorted(tmp_path.rglob("*")) == before
-        assert secret == [1]
 
     def test_rows_are_fetched_as_they_are_asked_for(self, run: Run) -> None:
-        found = sql(run, "SELECT range AS a FROM range(1000000000)")
+        endless = "WITH RECURSIVE n(a) AS (SELECT 0 UNION ALL SELECT a + 1 FROM n) SELECT a FROM n"
+        found = sql(run, endless)
         assert [next(found)["a"] for _ in range(3)] == [0, 1, 2]
         found.close()
-
-    def test_records_of_rows(self, run: Run) -> None:
-        found, tensors = rows()
-        back = [record_of("tensors", row) for row in sql(run, "SELECT * FROM tensors")]
-        assert sorted(map(repr, back)) == sorted(map(repr, tensors))
-        assert sorted(map(repr, records(run, "calls"))) == sorted(map(repr, found))
 
 
 class TestCalls:
@@ -300,11 +283,8 @@ def test_a_run_larger_than_memory(tmp_path: Path) -> None:
     tracemalloc.start()
     for expected, row in enumerate(calls(run, parse_selection(steps="0-9|49"))):
         assert row.index == (expected if expected < 20_000 else expected + 39 * count)
-    [row] = sql(
-        run,
-        "SELECT count(DISTINCT name) AS names, max(length(args)) AS longest FROM calls",
-        memory_limit="60MB",
-    )
+    query = "SELECT count(DISTINCT name) AS names, max(length(args)) AS longest FROM calls"
+    [row] = sql(run, query)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert expected == 11 * count - 1
@@ -384,12 +364,11 @@ def test_arrow_columns_and_records_at_number_rows_alike(run: Run) -> None:
 @pytest.mark.parametrize(
     ("query", "said"),
     [
-        ("SELECT nope FROM calls", '"nope"'),
+        ("SELECT nope FROM calls", "no such column: nope"),
         ("SELECT * FROM nowhere", "nowhere"),
         ("SELEC 1", "syntax error"),
-        ("SELECT * FROM read_csv('/etc/passwd')", "no files"),
-        ("SELECT CAST('x' AS int)", "'x'"),
-        ("SELECT sum(op) FROM calls", "sum"),
+        ("SELECT sum(op, 1) FROM calls", "sum"),
+        ("SELECT abs(-9223372036854775807 - 1)", "overflow"),
     ],
 )
 def test_what_a_query_got_wrong_is_said_in_one_line_of_ours(query: str, said: str) -> None:
@@ -397,31 +376,6 @@ def test_what_a_query_got_wrong_is_said_in_one_line_of_ours(query: str, said: st
         list(sql(MemoryRun(RunInfo(path="x", format="x"), (), [], []), query))
     assert said in str(caught.value)
     assert not re.search(r"Error:|LINE \d|\^|\n", str(caught.value))
-
-
-def test_a_notebook_without_widgets_can_ask_too() -> None:
-    """duckdb takes a process for a notebook by IPython's configuration, and then refuses every word
-    on its progress bar.
-    """
-    code = """
-import sys, types
-shell = types.SimpleNamespace(config={"IPKernelApp": {}})
-sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
-sys.modules["ipywidgets"] = None
-import duckdb
-try:
-    duckdb.connect(":memory:").execute("SET enable_progress_bar = false")
-    raise SystemExit("this duckdb does not know a notebook by that")
-except duckdb.InvalidInputException:
-    pass
-from opscope.run.memory import MemoryRun
-from opscope.run.protocol import RunInfo
-from opscope.run.query import sql
-run = MemoryRun(RunInfo(path="x", format="x"), (), [], [])
-print(list(sql(run, "SELECT count(*) AS n FROM calls")))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert (done.stdout, done.stderr) == ("[{'n': 0}]\n", "")
 
 
 def test_what_is_near_some_calls_holds_their_rows(run: Run) -> None:

@@ -26,7 +26,7 @@ def query(
         ),
     ] = False,
 ) -> int:
-    """Ask a run in SQL (duckdb): SELECT op, count(*) FROM calls GROUP BY op.
+    """Ask a run in SQL (SQLite's): SELECT op, count(*) FROM calls GROUP BY op.
 
     Tables: calls, tensors, stacks, judgements, processes; docs/schema.md names their columns.
     "index" is quoted in SQL.
@@ -39,7 +39,7 @@ def query(
         One SELECT.
     """
     from opscope.formats.registry import open_run
-    from opscope.run.query import sql as ask
+    from opscope.run.database import sql as ask
 
     if json and csv:
         raise UsageError("--json and --csv exclude one another")

@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import re
 import sqlite3
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
 _OLDEST = (3, 25)  # has window functions
 _FETCH = 4096
+_OPERATIONS = 100_000  # of SQLite, some milliseconds
 _CACHE = 64 << 20
 _INDEXED = 1000  # rows from which on an index is worth making
 _SIGN = 1 << 64
@@ -105,25 +106,29 @@ class Database:
 
         A list of parameters is handed over as JSON: IN (SELECT value FROM json_each(?)).
         """
-        return list(self._stream(query, parameters, near)[1])
+        return self._execute(query, parameters, near).fetchall()
 
-    def ask(
-        self, query: str, parameters: Sequence[Any] = ()
-    ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
-        """Names of the columns of a query that a user wrote, and its rows as they are asked for.
+    def ask(self, query: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+        """Rows of a query that a user wrote, by column, as they are asked for.
 
         Raises UsageError for one that cannot be run, or does more than read.
         """
+        self._connection.set_progress_handler(
+            lambda: 0, _OPERATIONS
+        )  # Python hears of Ctrl-C there
         try:
-            names, rows = self._stream(query, parameters)
-            first = list(islice(rows, 1))  # SQLite begins with it
+            cursor = self._execute(query, parameters)
+            names = _apart([name for name, *_ in cursor.description or ()])
+            for row in _fetched(cursor):
+                yield dict(zip(names, row, strict=True))
         except (sqlite3.Error, sqlite3.Warning) as error:
+            if str(error) == "interrupted":
+                raise KeyboardInterrupt from None
             raise UsageError(f"query: {_explained(str(error))}") from error
-        return names, chain(first, rows)
 
-    def _stream(
+    def _execute(
         self, query: str, parameters: Sequence[Any], near: Ints | None = None
-    ) -> tuple[tuple[str, ...], Iterator[tuple[Any, ...]]]:
+    ) -> sqlite3.Cursor:
         if near is not None and near is not self._near:
             self._near = near
             for table in _NEAR:
@@ -133,8 +138,7 @@ class Database:
             loaded = self._columns.get(table, frozenset())
             if table not in self._columns or not names <= loaded:
                 self._load(table, loaded | names)
-        cursor = self._connection.execute(query, given)
-        return tuple(name for name, *_ in cursor.description or ()), _fetched(cursor)
+        return self._connection.execute(query, given)
 
     def _named_by(self, query: str, given: Sequence[Any]) -> dict[str, set[str]]:
         if query not in self._named:
@@ -191,6 +195,12 @@ class Database:
             yield from zip(*map(_cells, kinds, batch), strict=True)
 
 
+def sql(run: Run, query: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
+    """Rows of a query, by column, as they are asked for; UsageError when it cannot be run."""
+    with Database(run) as database:
+        yield from database.ask(query, parameters)
+
+
 def _with_joined(reads: dict[str, set[str]], query: str) -> dict[str, set[str]]:
     """With the columns by which tables are joined, where those are not named of each: SQLite tells
     nothing of them.
@@ -200,8 +210,9 @@ def _with_joined(reads: dict[str, set[str]], query: str) -> dict[str, set[str]]:
         return reads
     natural = "natural" in words
     return {
-        table: names | {name for name in _TYPES[table] if natural or name in words}
-        for table, names in reads.items()
+        table: reads.get(table, set()) | {name for name in types if natural or name in words}
+        for table, types in _TYPES.items()
+        if table in words
     }
 
 
@@ -240,6 +251,16 @@ def _parameter(value: Any) -> Any:
 def _fetched(cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
     while rows := cursor.fetchmany(_FETCH):
         yield from rows
+
+
+def _apart(names: Sequence[str]) -> list[str]:
+    """Names made different: a join selects "index" twice, a dict holds it once."""
+    seen = Counter[str]()
+    apart = []
+    for name in names:
+        seen[name] += 1
+        apart.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
+    return apart
 
 
 def _explained(reason: str) -> str:
