@@ -20,8 +20,10 @@ from opscope.run.arrow import (
     encode_column,
     encode_columns,
     encode_rows,
+    sliced,
     struct_columns,
     table_schema,
+    taken,
 )
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Run, RunInfo
@@ -67,6 +69,22 @@ def test_slices_of_other_producers_are_read(
         column.type, length, first, column.validity, column.buffers, column.children
     )
     assert column_values(sliced) == values[first : first + length]
+
+
+@pytest.mark.parametrize("table", list(TABLES))
+@given(data=st.data())
+@settings(deadline=None)
+def test_rows_are_taken_out_of_columns_of_any_type(table: str, data: st.DataObject) -> None:
+    rows = data.draw(rows_of(table))
+    first = data.draw(st.integers(0, len(rows)))
+    places = data.draw(st.lists(st.integers(0, len(rows) - first - 1))) if first < len(rows) else []
+    numbers = np.array(places, dtype=np.int64)
+    batch = encode_rows(table, rows)  # columns are views of it
+    for whole in struct_columns(TABLES[table], batch):
+        column = sliced(whole, first, len(rows) - first)
+        values = column_values(column)
+        # repr: NaN equals itself
+        assert repr(column_values(taken(column, numbers))) == repr([values[at] for at in places])
 
 
 def test_large_tables_are_cut_into_batches() -> None:

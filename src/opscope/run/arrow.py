@@ -21,7 +21,7 @@ from nanoarrow.c_array import CArray, c_array_from_buffers
 from nanoarrow.c_array_stream import CArrayStream
 from nanoarrow.c_schema import c_schema
 
-from opscope.arrays import Array
+from opscope.arrays import Array, Ints
 from opscope.errors import FormatError
 from opscope.run.schema import PROCESS_TYPES, RECORDS, TABLES, ValueRef
 
@@ -227,6 +227,36 @@ def sliced(column: Column, offset: int, length: int) -> Column:
         column.buffers,
         column.children,
     )
+
+
+def taken(column: Column, rows: Ints) -> Column:
+    """Some rows of a column, by their number in it, in buffers of their own."""
+    valid = valid_rows(column)
+    validity = None if valid is None else np.packbits(valid[rows], bitorder="little")
+    buffers, children = _taken_buffers(column, rows)
+    return Column(column.type, len(rows), 0, validity, buffers, children)
+
+
+def _taken_buffers(column: Column, rows: Ints) -> tuple[tuple[Array, ...], tuple[Column, ...]]:
+    places = column.offset + rows
+    if column.type in NUMBERS:
+        return (column.buffers[0][places],), ()
+    if column.type == "bool":
+        bits = _bits(column.buffers[0], column.offset, column.length)
+        return (np.packbits(bits[rows], bitorder="little"),), ()
+    if column.type.startswith("struct<"):
+        here = (sliced(child, column.offset, column.length) for child in column.children)
+        return (), tuple(taken(child, rows) for child in here)
+    starts, stops = column.buffers[0][places], column.buffers[0][places + 1]
+    ends = np.zeros(len(rows) + 1, dtype=np.int32)
+    np.cumsum(stops - starts, out=ends[1:])
+    stretches = zip(starts.tolist(), stops.tolist(), strict=True)
+    if column.type == "string":
+        text = np.ascontiguousarray(column.buffers[1]).data
+        joined = b"".join([text[start:stop] for start, stop in stretches])
+        return (ends, np.frombuffer(joined, dtype=np.uint8)), ()
+    items = np.arange(ends[-1]) + np.repeat(starts - ends[:-1], stops - starts)
+    return (ends,), (taken(column.children[0], items),)
 
 
 def owned(column: Column) -> Column:

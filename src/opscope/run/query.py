@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.errors import UsageError
-from opscope.run.access import access_of
+from opscope.run.access import Batch, access_of
 from opscope.run.arrow import (
     Column,
     RowsTable,
@@ -217,16 +217,33 @@ def chosen_columns(
     """The same columns in their order, of the rows of these calls alone (sorted keys, each once),
     of all rows without them.
     """
+    for batch in _batches_of(run, table, names, calls):
+        yield [batch[name] for name in names]
+
+
+def _batches_of(
+    run: Run, table: str, names: Sequence[str], calls: Ints | None
+) -> Iterator[Mapping[str, Array]]:
     if calls is None:
-        for batch in columns(run, table, names):
-            yield [batch[name] for name in names]
+        yield from columns(run, table, names)
         return
     for batch in columns(run, table, ("process", "index", *names), calls) if len(calls) else ():
         keys = keys_of(batch["process"], batch["index"])
         places = np.minimum(np.searchsorted(calls, keys), len(calls) - 1)
-        rows = np.flatnonzero(calls[places] == keys)
-        if len(rows):
-            yield [batch[name][rows] for name in names]
+        yield from _at(batch, calls[places] == keys)
+
+
+def _at(batch: Mapping[str, Array], chosen: Bools) -> Iterator[Mapping[str, Array]]:
+    """The chosen rows of a batch, where there are any; texts are decoded of these alone, where they
+    lie in a file.
+    """
+    rows = np.flatnonzero(chosen)
+    if len(rows) == len(chosen):
+        yield batch
+    elif isinstance(batch, Batch):
+        yield from [batch.at(rows)] if len(rows) else []
+    elif len(rows):
+        yield {name: column[rows] for name, column in batch.items()}
 
 
 def rows_of(
@@ -235,6 +252,21 @@ def rows_of(
     """The same as tuples of Python's values."""
     for batch in chosen_columns(run, table, names, calls):
         yield from zip(*(column.tolist() for column in batch), strict=True)
+
+
+def rows_where(
+    run: Run,
+    table: str,
+    names: Sequence[str],
+    chosen: Callable[[Mapping[str, Array]], Bools],
+    calls: Ints | None = None,
+) -> Iterator[tuple[Any, ...]]:
+    """Those of these rows of which something holds that these columns tell; chosen is asked of a
+    batch of them, and what it does not look at is read of the chosen rows alone.
+    """
+    for batch in _batches_of(run, table, names, calls):
+        for part in _at(batch, chosen(batch)):
+            yield from zip(*(part[name].tolist() for name in names), strict=True)
 
 
 def records_of(run: Run, table: str, calls: Ints) -> Iterator[Any]:

@@ -16,8 +16,16 @@ from nanoarrow.ipc import InputStream
 
 from opscope.arrays import Array, Ints
 from opscope.errors import FormatError, MissingValueError, UsageError
-from opscope.run.access import Access
-from opscope.run.arrow import Column, column_array, encode_rows, owned, struct_columns, table_schema
+from opscope.run.access import Access, Batch
+from opscope.run.arrow import (
+    Column,
+    column_array,
+    encode_rows,
+    owned,
+    struct_columns,
+    table_schema,
+    taken,
+)
 from opscope.run.keys import by_process
 from opscope.run.protocol import Coverage, RunInfo
 from opscope.run.relation import Relations
@@ -55,19 +63,32 @@ RECORDED = Coverage(
 _NO_CALLS = np.empty(0, dtype=np.int64)
 
 
-class _Columns(Mapping[str, "Array"]):
-    """Columns of one batch, decoded when they are looked up: who screens numbers does not pay for
-    texts.
+class _Columns(Batch):
+    """Columns of one batch, or of some of its rows, decoded when they are looked up: who screens
+    numbers does not pay for texts.
     """
 
     def __init__(
-        self, table: StoredTable, number: int, names: Sequence[str], constants: dict[str, int]
+        self,
+        table: StoredTable,
+        number: int,
+        names: Sequence[str],
+        constants: dict[str, int],
+        rows: Ints | None = None,
     ) -> None:
         self._table = table
         self._number = number
         self._names = tuple(names)
         self._constants = constants
+        self._rows = rows
         self._known: dict[str, Array] = {}
+
+    def at(self, rows: Ints) -> _Columns:
+        """These rows, by their number here."""
+        within = rows if self._rows is None else self._rows[rows]
+        part = _Columns(self._table, self._number, self._names, self._constants, within)
+        part._known = {name: column[rows] for name, column in self._known.items()}
+        return part
 
     def __getitem__(self, name: str) -> Array:
         column = self._known.get(name)
@@ -76,9 +97,11 @@ class _Columns(Mapping[str, "Array"]):
                 raise KeyError(name)
             constant = self._constants.get(name)
             if constant is None:
-                column = column_array(self._table.column(self._number, name))
+                stored = self._table.column(self._number, name)
+                column = column_array(stored if self._rows is None else taken(stored, self._rows))
             else:
-                column = np.full(self._table.rows(self._number), constant, dtype=np.int32)
+                rows = self._table.rows(self._number) if self._rows is None else len(self._rows)
+                column = np.full(rows, constant, dtype=np.int32)
             self._known[name] = column
         return column
 
