@@ -22,9 +22,10 @@ from opscope.formats.parquet import NAME, VERSION
 from opscope.formats.registry import find_format, open_run
 from opscope.formats.writing.engine import Wanted
 from opscope.formats.writing.job import Job
+from opscope.run.database import sql
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
-from opscope.run.query import records, sql
+from opscope.run.query import records
 from opscope.run.schema import TABLES
 from opscope.run.selection import Selection
 

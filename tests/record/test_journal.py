@@ -14,7 +14,8 @@ import torch
 import opscope
 from opscope.errors import FormatError, UsageError
 from opscope.record.torch.journal import content
-from opscope.run.query import sql, tensors_of
+from opscope.run.database import sql
+from opscope.run.query import tensors_of
 from opscope.run.schema import Call
 from opscope.run.store.journal import (
     LEAST,

@@ -15,7 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import opscope
-from opscope.run.query import sql
+from opscope.run.database import sql
 from tests.record import programs
 from tests.record.recorded import Recorded, record
 

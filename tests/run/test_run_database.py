@@ -146,6 +146,12 @@ def test_rows_of_a_question_by_column(run):
         assert list(database.ask("SELECT op FROM calls WHERE step > 7")) == []
 
 
+def test_a_column_that_is_a_keyword_is_asked_for_as_any_other(run):
+    with Database(run) as database:
+        query = "SELECT INDEX, 'the index' AS \"my index\" FROM calls c JOIN tensors USING (process, index)"
+        assert next(database.ask(query)) == {"index": 1, "my index": "the index"}
+
+
 ENDLESS = "WITH RECURSIVE n(a) AS (SELECT 1 UNION ALL SELECT a + 1 FROM n) SELECT count(*) FROM n"
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import opscope
-from opscope.run.query import sql
+from opscope.run.database import sql
 
 pytestmark = pytest.mark.zoo
 

@@ -53,9 +53,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return report_error(
             UsageError(reason if error.filename is None else f"{error.filename}: {reason}"), 2
         )
-    except RuntimeError as error:
-        # duckdb takes Ctrl-C during a query and raises this in its place.
-        return INTERRUPTED if str(error) == "Query interrupted" else report_bug(error)
     except Exception as error:  # noqa: BLE001 - the last line of defence: a bug is one line and a file, not a traceback
         return report_bug(error)
     return code

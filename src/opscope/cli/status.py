@@ -125,8 +125,6 @@ class LastRow:
 
 def draw(run: Path, row: LastRow, launcher: int) -> None:
     """Show how far a run is until its launcher is gone."""
-    import duckdb  # noqa: F401 - what looking imports is imported before it is timed
-
     from opscope.cli.watch import follow
     from opscope.run.printable import printable
 

@@ -12,24 +12,28 @@ Values of tensors are not in it. Files of other names are not read.
 from __future__ import annotations
 
 import re
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from opscope.errors import FormatError, MissingValueError, NewerFormatError
+from opscope.errors import FormatError, MissingValueError, NewerFormatError, UnavailableError
 from opscope.formats.bounded import read_bounded
 from opscope.formats.folders import file_names, folder_names
 from opscope.formats.registry import Format
 from opscope.run.access import Access
+from opscope.run.keys import indices_of
 from opscope.run.protocol import RunInfo
 from opscope.run.relation import Relations
 from opscope.run.schema import TABLES, Process
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-    from opscope.arrays import Array
+    import duckdb
+
+    from opscope.arrays import Array, Ints
     from opscope.run.schema import Tensor
 
 NAME = "opscope-parquet.json"
@@ -88,7 +92,27 @@ class ParquetRun(Relations):
             for table in PARTS
             if not self._files[table] and any(process.rows.get(table) for process in self.processes)
         )
-        self.access = Access(tensors_of=self.tensors_of)
+        self.access = Access(tensors_of=self.tensors_of, columns=self.columns)
+
+    def columns(
+        self, table: str, names: Sequence[str], near: Ints | None = None
+    ) -> Iterator[Mapping[str, Array]]:
+        """Some columns of a table, a batch at a time, of the calls between the first and the last
+        of these alone. See query.columns.
+        """
+        from opscope.run.arrow import column_array, stream_batches, struct_columns
+
+        between = None
+        if near is not None:
+            if not len(near):
+                return
+            indices = indices_of(near)
+            between = int(indices.min()), int(indices.max())
+        order = list(TABLES[table])
+        stream = ParquetTable(table, self._files[table], between=between)
+        for batch in stream_batches(table, stream):
+            arrays = struct_columns(TABLES[table], batch)
+            yield {name: column_array(arrays[order.index(name)]) for name in names}
 
     def table(self, name: str) -> ParquetTable:
         """Table "calls", "tensors", "stacks" or "judgements"."""
@@ -98,8 +122,8 @@ class ParquetRun(Relations):
         """Tensor rows of one call, in their order; files that hold none of it are not read."""
         from opscope.run.arrow import decode_stream
 
-        table = ParquetTable("tensors", self._files["tensors"], (process, index))
-        return tuple(decode_stream("tensors", table))
+        table = ParquetTable("tensors", self._files["tensors"], between=(index, index))
+        return tuple(row for row in decode_stream("tensors", table) if row.process == process)
 
     def value(self, tensor: Tensor) -> Array:
         """Nothing: MissingValueError."""
@@ -110,25 +134,23 @@ class ParquetRun(Relations):
 
 
 class ParquetTable:
-    """One table as an Arrow stream that can be opened any number of times, of one call if given."""
+    """One table as an Arrow stream that can be opened any number of times; between: the least and
+    the largest index of its calls.
+    """
 
     def __init__(
-        self, name: str, files: Sequence[str], call: tuple[int, int] | None = None
+        self, name: str, files: Sequence[str], *, between: tuple[int, int] | None = None
     ) -> None:
-        self._name, self._files, self._call = name, files, call
+        self._name, self._files, self._between = name, files, between
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         from opscope.run.arrow import RowsTable
 
         if not self._files:
             return RowsTable(self._name, ()).__arrow_c_stream__(requested_schema)
-        import duckdb
-
-        from opscope.run.query import database
-
         where, parameters = "", list[Any]()
-        if self._call is not None:
-            where, parameters = ' WHERE process = ? AND "index" = ?', list(self._call)
+        if self._between is not None:
+            where, parameters = ' WHERE "index" BETWEEN ? AND ?', list(self._between)
         named = _OF_FOLDERS if self._name == "calls" else {}
         columns = ", ".join(
             f"CAST({named.get(name, quoted)} AS {_SQL[kind]}) AS {quoted}"
@@ -137,15 +159,48 @@ class ParquetTable:
         )
         order = ' ORDER BY "row"' if self._name in PARTS else ""
         query = f"SELECT {columns} FROM read_parquet(?, {_OPTIONS}){where}{order}"  # noqa: S608 - fixed text
-        try:
-            connection = database()  # held until the stream holds it
+        folder = Path(self._files[0]).parent
+        with parquet_database(folder, f"table {self._name} cannot be read") as connection:
             relation = connection.sql(query, params=[list(self._files), *parameters])
             return relation.__arrow_c_stream__(requested_schema)
-        except duckdb.Error as error:
-            raise FormatError(
-                Path(self._files[0]).parent,
-                f"table {self._name} cannot be read: {' '.join(str(error).split())[:300]}",
-            ) from error
+
+
+@contextmanager
+def parquet_database(
+    path: Path | str, failing: str, *, memory_limit: str | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """A database in memory, which reads and writes Parquet; a stream of it holds it open.
+
+    memory_limit ("256MB") bounds what it keeps in memory; larger sorts and joins go to a temporary
+    directory that is removed at the end. Raises UnavailableError without duckdb, FormatError, as
+    failing of path, for what duckdb refuses.
+    """
+    import tempfile
+    import uuid
+
+    try:
+        import duckdb
+    except ModuleNotFoundError as error:
+        raise UnavailableError("Parquet needs duckdb: pip install 'opscope[parquet]'") from error
+    connection = duckdb.connect(":memory:")
+    try:
+        # The database makes this folder when it first needs it, and removes it when it closes.
+        spill = Path(tempfile.gettempdir(), f"opscope-{uuid.uuid4().hex}")
+        connection.execute("SET temp_directory = ?", [str(spill)])
+        if memory_limit is not None:
+            connection.execute("SET memory_limit = ?", [memory_limit])
+        ((bar,),) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
+        # stdout is the document's; a notebook without ipywidgets refuses to be told of a bar
+        if bar:
+            connection.execute("SET enable_progress_bar = false")
+        yield connection
+    except RuntimeError as error:  # stands in the place of Ctrl-C, which duckdb takes
+        if str(error) != "Query interrupted":
+            raise
+        raise KeyboardInterrupt from None
+    except duckdb.Error as error:
+        reason = " ".join(str(error).split())[:300]
+        raise FormatError(path, f"{failing}: {reason}") from error
 
 
 def _head(path: Path) -> Head:

@@ -51,6 +51,8 @@ sqlite3.register_converter("OPSCOPE_UINT", lambda digits: int(digits) % _SIGN)
 sqlite3.register_converter("OPSCOPE_BOOL", lambda digits: digits != b"0")
 sqlite3.register_converter(_TREE, json.loads)
 
+# A column has the name of a keyword, which nobody thinks of who asks for it.
+_INDEX = re.compile(r"""'[^']*'|"[^"]*"|\b(index)\b""", re.IGNORECASE)
 _NEAR = {"near_calls": "calls", "near_tensors": "tensors"}
 _TYPES = TABLES | {"processes": PROCESS_TYPES} | {near: TABLES[of] for near, of in _NEAR.items()}
 
@@ -117,7 +119,7 @@ class Database:
             lambda: 0, _OPERATIONS
         )  # Python hears of Ctrl-C there
         try:
-            cursor = self._execute(query, parameters)
+            cursor = self._execute(_INDEX.sub(_quoted, query), parameters)
             names = _apart([name for name, *_ in cursor.description or ()])
             for row in _fetched(cursor):
                 yield dict(zip(names, row, strict=True))
@@ -251,6 +253,10 @@ def _parameter(value: Any) -> Any:
 def _fetched(cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
     while rows := cursor.fetchmany(_FETCH):
         yield from rows
+
+
+def _quoted(found: re.Match[str]) -> str:
+    return '"index"' if found[1] else found[0]
 
 
 def _apart(names: Sequence[str]) -> list[str]:

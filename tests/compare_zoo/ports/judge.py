@@ -23,6 +23,7 @@ from tests.compare_zoo.ports.pair import HEALTHY, Pair, marked
 
 import opscope
 from opscope.cli import main
+from opscope.run.query import rows_of
 
 REGION = 12
 PLACE = re.compile(r"([\w./-]+\.py):(\d+)(?:\s*[-\u2013]\s*(\d+))?")
@@ -76,11 +77,8 @@ def source_of(golden: Path, finding: dict[str, Any]) -> Iterator[str]:
     """Where golden makes the call that is the partner of the finding's."""
     indices = [one["golden_index"] for one in finding["evidence"] if one.get("golden_index")]
     if indices:
-        import duckdb
-
-        calls = opscope.open_run(golden).table("calls")  # noqa: F841  (duckdb reads the variable)
-        query = f"select source from calls where index = {int(indices[0])}"
-        yield from (str(row[0]) for row in duckdb.sql(query).fetchall())
+        rows = rows_of(opscope.open_run(golden), "calls", ("index", "source"))
+        yield from (str(source) for index, source in rows if index == indices[0])
 
 
 def places(found: Iterator[str], program: Path) -> set[int]:

@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.arrays import Array
-from opscope.errors import FormatError
 from opscope.formats.cann.writer import write_run as write_cann
 from opscope.formats.manifest import Contents, write_manifest
-from opscope.formats.parquet import NAME, PARTS, VERSION, Head
+from opscope.formats.parquet import NAME, PARTS, VERSION, Head, parquet_database
 from opscope.formats.writing.array_files import ArrayFiles, SafetensorsFiles
 from opscope.formats.writing.engine import Wanted, Writer, Written, rows_of, write_rows
 from opscope.formats.writing.mindspore_files import MindSporeFiles, kernel_level, plan_graphs
 from opscope.formats.writing.msprobe_files import EntryNames, MsprobeFiles
 from opscope.run.memory import MemoryRun
 from opscope.run.query import calls as calls_of
-from opscope.run.query import database, records, tensors_of
+from opscope.run.query import records, tensors_of
 from opscope.run.schema import TABLES, Call, Stack, Tensor, ValueRef
 
 if TYPE_CHECKING:
@@ -152,21 +151,17 @@ _NUMBERED = {
 def write_parquet(run: Run, job: Job) -> Written:
     """Write the tables of an open run into job.out, the list last: a folder without it is no run.
 
-    Raises FormatError for a table that cannot be read.
+    Raises FormatError for a table that cannot be read, UnavailableError without duckdb.
     """
-    import duckdb
-
     chosen = run if job.wanted == Wanted() else _chosen(run, job.wanted)
-    with database(memory_limit=_MEMORY) as connection:
+    path, failing = run.info.path, "cannot be written as Parquet"
+    with parquet_database(path, failing, memory_limit=_MEMORY) as connection:
         connection.execute("SET threads = 1")
         for table in TABLES:
             connection.register(table, chosen.table(table))
-        try:
-            for table in TABLES:
-                _write_table(connection, table, job.out)
-            (tensors,) = connection.execute("SELECT count(*) FROM tensors").fetchone() or (0,)
-        except duckdb.Error as error:
-            raise FormatError(run.info.path, f"cannot be written as Parquet: {error}") from error
+        for table in TABLES:
+            _write_table(connection, table, job.out)
+        (tensors,) = connection.execute("SELECT count(*) FROM tensors").fetchone() or (0,)
     info = msgspec.structs.replace(
         run.info, coverage=msgspec.structs.replace(run.info.coverage, samples=False)
     )
