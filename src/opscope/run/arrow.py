@@ -23,6 +23,7 @@ from nanoarrow.c_schema import c_schema
 
 from opscope.arrays import Array, Ints
 from opscope.errors import FormatError
+from opscope.run.access import Batch
 from opscope.run.schema import PROCESS_TYPES, RECORDS, TABLES, ValueRef
 
 if TYPE_CHECKING:
@@ -328,6 +329,36 @@ def stream_batches(table: str, stream: ArrowStream) -> Iterator[CArray]:
             if array is None:
                 return
             yield array
+
+
+class RecordColumns(Batch):
+    """Columns of records in memory, made when they are looked up."""
+
+    def __init__(self, table: str, names: Sequence[str], rows: Sequence[msgspec.Struct]) -> None:
+        self._table = table
+        self._names = tuple(names)
+        self._rows = rows
+        self._known: dict[str, Array] = {}
+
+    def __getitem__(self, name: str) -> Array:
+        if name not in self._known:
+            if name not in self._names:
+                raise KeyError(name)
+            kind = TABLES[self._table][name]
+            encoded = encode_column(kind, [getattr(row, name) for row in self._rows])
+            column = owned(column_of_view(kind, nanoarrow.c_array(encoded).view()))
+            self._known[name] = column_array(column)
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+    def at(self, rows: Ints) -> RecordColumns:
+        """These rows, by their number here."""
+        return RecordColumns(self._table, self._names, [self._rows[row] for row in rows.tolist()])
 
 
 class RowsTable:

@@ -20,7 +20,9 @@ import numpy as np
 from opscope.errors import UsageError
 from opscope.run.access import Batch, access_of
 from opscope.run.arrow import (
+    ROWS_PER_BATCH,
     Column,
+    RecordColumns,
     RowsTable,
     column_array,
     decode_stream,
@@ -195,20 +197,23 @@ def columns(
     if own is not None:
         yield from own(table, names, near)
         return
+    in_memory = access_of(run).rows
+    if in_memory is not None:
+        rows = _near_of(in_memory(table), near)
+        for start in range(0, len(rows), ROWS_PER_BATCH):
+            yield RecordColumns(table, names, rows[start : start + ROWS_PER_BATCH])
+        return
     order = list(TABLES[table])
-    for batch in stream_batches(table, _stream_near(run, table, near)):
+    for batch in stream_batches(table, run.table(table)):
         arrays = struct_columns(TABLES[table], batch)
         yield {name: column_array(arrays[order.index(name)]) for name in names}
 
 
-def _stream_near(run: Run, table: str, near: Ints | None) -> ArrowStream:
-    in_memory = access_of(run).rows
-    if near is None or in_memory is None:
-        return run.table(table)
+def _near_of(rows: Sequence[Any], near: Ints | None) -> Sequence[Any]:
+    if near is None:
+        return rows
     wanted = frozenset(near.tolist())
-    return RowsTable(
-        table, [row for row in in_memory(table) if key(row.process, row.index) in wanted]
-    )
+    return [row for row in rows if key(row.process, row.index) in wanted]
 
 
 def chosen_columns(
