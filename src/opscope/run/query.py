@@ -287,13 +287,17 @@ def call_at(run: Run, process: int, index: int) -> Call | None:
 
 
 def keys_where(
-    run: Run, table: str, names: Sequence[str], chosen: Callable[[Mapping[str, Array]], Bools]
+    run: Run,
+    table: str,
+    names: Sequence[str],
+    chosen: Callable[[Mapping[str, Array]], Bools],
+    calls: Ints | None = None,
 ) -> Ints:
     """Keys of the calls, sorted, each once, of whose rows something holds that these columns tell;
-    chosen is asked of a batch of them.
+    chosen is asked of a batch of them. calls: those that are looked at, sorted, each once.
     """
     parts = []
-    for batch in columns(run, table, ("process", "index", *names)):
+    for batch in _batches_of(run, table, ("process", "index", *names), calls):
         rows = np.flatnonzero(chosen(batch))
         if len(rows):
             parts.append(np.unique(keys_of(batch["process"][rows], batch["index"][rows])))

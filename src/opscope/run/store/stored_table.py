@@ -151,11 +151,13 @@ class StoredTable:
         """
         numbers = all(TABLES[self._table][name] in NUMBERS for name in names)
         sound = self._is_usable if numbers else self._is_sound
-        return (
-            number
-            for number in range(len(self))
-            if sound(number) and (calls is None or self._touches(number, calls))
-        )
+        for number in range(len(self)):
+            if not sound(number):
+                continue
+            if calls is None or self._touches(number, calls):
+                yield number
+            else:
+                self.release(number)  # which was read to see whether it is sound
 
     def sound(self) -> Iterator[int]:
         """Numbers of the batches of which every column is sound."""
