@@ -11,7 +11,6 @@ import torch
 
 import opscope
 from opscope.questions.findings import times_of
-from opscope.questions.tables import open_tables
 from opscope.run.keys import key
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
@@ -35,8 +34,7 @@ def times(*calls: tuple[str, str | None], asked: int, step: int = 0) -> tuple[in
         for index, (op, source) in enumerate(calls)
     ]
     run = MemoryRun(RunInfo(path="rows", format="test"), [], rows, [])
-    with open_tables(run) as tables:
-        return times_of(tables, np.array([key(0, asked)])).get((0, asked))
+    return times_of(run, np.array([key(0, asked)])).get((0, asked))
 
 
 LOOP = (("aten::mm", "/me/a.py:3"), ("aten::log", "/me/a.py:4"), ("aten::log", "/me/a.py:3"))

@@ -5,22 +5,24 @@ each line and operator.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-import numpy as np
 
 from opscope.judge.arguments import parse_arguments
 from opscope.judge.overflow import Status, status_of, words_of
 from opscope.kernels.calls import STATISTICS
 from opscope.questions.libraries import library_lines
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables
 from opscope.run.finding import Finding, Forward, Slot
 from opscope.run.keys import key, keys_at
+from opscope.run.query import columns, rows_of, rows_where, which
 
 if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools, Ints
+    from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
     from opscope.run.selection import Selection
 
@@ -59,16 +61,16 @@ MISMATCHES = frozenset({"replay-mismatch", "compiled-mismatch"})  # results are 
 Ranked = tuple[int, Finding]  # an accusation's order, and what became of it
 
 
-def build(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Finding, ...]:
+def build(run: Run, accusations: Sequence[Accusation]) -> tuple[Finding, ...]:
     """Findings of these accusations, most likely culprit first; a line that fails in several steps
     is one finding.
     """
-    return tuple(finding for _, finding in ranked(tables, accusations))
+    return tuple(finding for _, finding in ranked(run, accusations))
 
 
-def ranked(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Ranked, ...]:
+def ranked(run: Run, accusations: Sequence[Accusation]) -> tuple[Ranked, ...]:
     """The same, each behind its order."""
-    calls = whole_calls(tables, keys_at((one.process, one.index) for one in accusations))
+    calls = whole_calls(run, keys_at((one.process, one.index) for one in accusations))
     forward = {
         (call.process, call.forward_index)
         for call, _ in calls.values()
@@ -80,10 +82,10 @@ def ranked(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Ranked, .
         if call.parent is not None and is_conversion(call)
     }
     partners = whole_calls(
-        tables,
+        run,
         keys_at((process, index) for process, index in forward | owners if index is not None),
     )
-    lines = library_lines(tables.run, (call for call, _ in (*calls.values(), *partners.values())))
+    lines = library_lines(run, (call for call, _ in (*calls.values(), *partners.values())))
     made: list[Ranked] = []
     for one in accusations:
         whole = calls.get(key(one.process, one.index))
@@ -96,16 +98,14 @@ def ranked(tables: Tables, accusations: Sequence[Accusation]) -> tuple[Ranked, .
                 (one.order, finding if line is None else _with_evidence(finding, "library", line))
             )
     once = _once(in_order(_callers_last(_wrong_before_failure(made))))
-    return _with_times(tables, once, (call for call, _ in calls.values()))
+    return _with_times(run, once, (call for call, _ in calls.values()))
 
 
-def _with_times(
-    tables: Tables, made: Sequence[Ranked], calls: Iterable[Call]
-) -> tuple[Ranked, ...]:
+def _with_times(run: Run, made: Sequence[Ranked], calls: Iterable[Call]) -> tuple[Ranked, ...]:
     """Findings that also say which time their line was run, where no step says when it was."""
     keys = {(call.rank, call.name): (call.process, call.index) for call in calls}
     places = [keys.get((finding.rank, finding.call or "")) for _, finding in made[:MAX_LISTED]]
-    times = times_of(tables, keys_at(call_id for call_id in places if call_id is not None))
+    times = times_of(run, keys_at(call_id for call_id in places if call_id is not None))
     told = list(made)
     for number, call_id in enumerate(places):
         if call_id is not None and call_id in times:
@@ -379,30 +379,48 @@ def wants_finding(finding: Finding, selection: Selection | None) -> bool:
 # Which time a line made a call, where a run knows of no steps: a loop over plain tensors stays
 # in step 0.
 
-# What ends steps, so that in a run which holds any of it the step says when.
-_STEPPED = """SELECT count(*) FROM calls
-    WHERE step > 0 OR phase = 'optimizer' OR level = 'module'"""
-_TIMES = """SELECT one.process, one."index", count(*) FILTER (each."index" <= one."index"), count(*)
-    FROM (SELECT process, "index", op, phase, module, source
-          FROM near_calls JOIN wanted USING (process, "index") WHERE source IS NOT NULL) AS one
-    JOIN calls AS each USING (process, op, phase, source)
-    WHERE each.module IS NOT DISTINCT FROM one.module
-    GROUP BY ALL"""
-
 Time = tuple[int, int]  # the time, from 1 on, and how many there are
+_SITE = ("op", "phase", "module", "source")
 
 
-def times_of(
-    tables: Tables, keys: np.ndarray[tuple[int], np.dtype[np.int64]]
-) -> Mapping[Time, Time]:
-    """Of calls (tables.key), which time their line made such a call, by process and index; nothing
+def times_of(run: Run, keys: Ints) -> Mapping[tuple[int, int], Time]:
+    """Of calls (keys.key), which time their line made such a call, by process and index; nothing
     in a run with steps, and of calls that a line made once.
     """
-    stepped = any(process.steps for process in tables.run.processes)  # known once it has ended
-    if stepped or not len(keys) or tables.rows(_STEPPED)[0][0]:
+    stepped = any(process.steps for process in run.processes)  # known once it has ended
+    if stepped or not len(keys) or _says_steps(run):
         return {}
-    rows = tables.rows(_TIMES, wanted=keys)
-    return {(process, index): (time, times) for process, index, time, times in rows if times > 1}
+    names = ("process", "index", *_SITE)
+    asked = {
+        (process, index): (process, *place)
+        for process, index, *place in rows_of(run, "calls", names, keys)
+        if place[-1] is not None
+    }
+    ops, lines = ({site[at] for site in asked.values()} for at in (1, -1))
+
+    def there(batch: Mapping[str, Array]) -> Bools:
+        return which(batch["source"], lines.__contains__) & which(batch["op"], ops.__contains__)
+
+    made: dict[tuple[Any, ...], list[int]] = {site: [] for site in asked.values()}
+    for process, index, *place in rows_where(run, "calls", names, there):
+        site = (process, *place)
+        if site in made:
+            made[site].append(index)
+    for indices in made.values():
+        indices.sort()
+    return {
+        call_id: (bisect_right(made[site], call_id[1]), len(made[site]))
+        for call_id, site in asked.items()
+        if len(made[site]) > 1
+    }
+
+
+def _says_steps(run: Run) -> bool:
+    """Whether anything ends steps, so that the step of a call says when it was."""
+    return any((batch["step"] > 0).any() for batch in columns(run, "calls", ("step",))) or any(
+        ((batch["phase"] == "optimizer") | (batch["level"] == "module")).any()
+        for batch in columns(run, "calls", ("phase", "level"))
+    )
 
 
 def words_of_time(time: Time) -> str:

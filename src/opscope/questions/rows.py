@@ -17,13 +17,13 @@ import numpy as np
 
 from opscope.judge.integers import INTERVALS
 from opscope.judge.limits import NARROW, largest_finite
-from opscope.judge.wrapping import WRAPS, follows
 from opscope.kernels.calls import is_integer
 from opscope.operators.catalogue import traits_of
-from opscope.questions.tables import Tables, filled, open_tables
-from opscope.run.keys import key, keys_at, keys_of, merged
-from opscope.run.query import columns, record_of
-from opscope.run.schema import TABLES, Call, Tensor
+from opscope.questions.tables import Tables, filled
+from opscope.questions.wrapped_readers import wrapped_readers
+from opscope.run.keys import key, keys_of, merged
+from opscope.run.query import columns, keys_where, records_of, rows_of, which
+from opscope.run.schema import Call, Tensor
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools, Ints
@@ -119,14 +119,14 @@ _CLIPPED = tuple(
 )
 
 
-def screen(tables: Tables, status: Sequence[Ints]) -> Screen:
+def screen(run: Run, status: Sequence[Ints]) -> Screen:
     """One pass over the statistics of every tensor row; status are keys of the calls that have a
     status bit.
     """
     bad, odd, unread = [], [], []
     tensors = near = 0
     for batch in columns(
-        tables.run,
+        run,
         "tensors",
         ("process", "index", "nan", "pos_inf", "neg_inf", "min", "max", "near_limit"),
     ):
@@ -140,7 +140,7 @@ def screen(tables: Tables, status: Sequence[Ints]) -> Screen:
         odd.append(np.unique(calls[clipped]))
         unread.append(np.unique(calls[blank]))
     odd.extend(status)
-    odd += [integer_keys(tables), wrapped_readers(tables, status)]
+    odd += [integer_keys(run), wrapped_readers(run, status)]
     return Screen(tensors, merged(bad), merged(odd), merged(unread), near)
 
 
@@ -173,24 +173,13 @@ def _suspects(
     return wrong, clipped, np.ma.getmaskarray(batch["nan"])
 
 
-def matching(
-    tables: Tables, table: str, wanted: Ints, names: Sequence[str]
-) -> Iterator[tuple[Any, ...]]:
-    """Rows of the wanted calls, as tuples of these columns."""
-    listed = ", ".join(f'"{name}"' for name in names)
-    query = f'SELECT {listed} FROM near_{table} SEMI JOIN wanted USING (process, "index")'  # noqa: S608 - names of the schema
-    return tables.stream(query, wanted=wanted)
-
-
-def load(tables: Tables, wanted: Ints) -> dict[int, Node]:
+def load(run: Run, wanted: Ints) -> dict[int, Node]:
     """Records of these calls with all their tensor rows, by key."""
     nodes: dict[int, Node] = {}
-    if not wanted.size:
-        return nodes
-    for values in matching(tables, "calls", wanted, _CALL_COLUMNS):
+    for values in rows_of(run, "calls", _CALL_COLUMNS, wanted):
         node = Node(*values)
         nodes[key(node.process, node.index)] = node
-    for values in matching(tables, "tensors", wanted, _ROW_COLUMNS):
+    for values in rows_of(run, "tensors", _ROW_COLUMNS, wanted):
         row = Row(*values)
         owner = nodes.get(key(row.process, row.index))
         if owner is not None and not is_index(row):
@@ -210,28 +199,19 @@ def rows_of_calls(
     run: Run, wanted: Ints, column: str, table: str = "calls"
 ) -> Iterator[tuple[int, Any]]:
     """One column of a table for these calls, each with the number of its call."""
-    if wanted.size:
-        with open_tables(run) as tables:
-            for process, index, value in matching(
-                tables, table, wanted, ("process", "index", column)
-            ):
-                yield key(process, index), value
+    for process, index, value in rows_of(run, table, ("process", "index", column), wanted):
+        yield key(process, index), value
 
 
 def whole_calls(
-    tables: Tables, wanted: Ints, *, tensors: bool = True
+    asked: Run | Tables, wanted: Ints, *, tensors: bool = True
 ) -> dict[int, tuple[Call, list[Tensor]]]:
     """Complete records of a few calls and, unless they are not wanted, their tensors, by key."""
-    calls: dict[int, tuple[Call, list[Tensor]]] = {}
-    if not wanted.size:
-        return calls
-    for values in matching(tables, "calls", wanted, tuple(TABLES["calls"])):
-        call: Call = record_of("calls", dict(zip(TABLES["calls"], values, strict=True)))
-        calls[key(call.process, call.index)] = (call, [])
-    if not tensors:
-        return calls
-    for values in matching(tables, "tensors", wanted, tuple(TABLES["tensors"])):
-        tensor: Tensor = record_of("tensors", dict(zip(TABLES["tensors"], values, strict=True)))
+    run = asked.run if isinstance(asked, Tables) else asked
+    calls: dict[int, tuple[Call, list[Tensor]]] = {
+        key(call.process, call.index): (call, []) for call in records_of(run, "calls", wanted)
+    }
+    for tensor in records_of(run, "tensors", wanted) if tensors else ():
         owner = calls.get(key(tensor.process, tensor.index))
         if owner is not None:
             owner[1].append(tensor)
@@ -245,28 +225,17 @@ def whole_calls(
 # found as the call's status.
 
 _BYTE = 12
-_UNJUDGED = """
-    SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index")
-    WHERE status IS NULL AND op IN (SELECT unnest(?))
-"""
 
 
-def integer_keys(tables: Tables) -> Ints:
+def integer_keys(run: Run) -> Ints:
     """Keys of these calls, sorted."""
-    if tables.run.info.coverage.integers:
+    if run.info.coverage.integers:
         return merged([])
-    candidates = _candidates(tables.run)
-    if not candidates.size:
-        return candidates
-    ops = [
-        op
-        for (op,) in tables.rows("SELECT DISTINCT op FROM calls WHERE status IS NULL")
-        if _judged(op)
-    ]
-    if not ops:
-        return merged([])
-    unjudged = tables.rows(_UNJUDGED, [ops], wanted=candidates)
-    return np.unique(np.array([key(process, index) for process, index in unjudged], dtype=np.int64))
+
+    def unjudged(batch: Mapping[str, Array]) -> Bools:
+        return np.ma.getmaskarray(batch["status"]) & which(batch["op"], _judged)
+
+    return keys_where(run, "calls", ("op", "status"), unjudged, _candidates(run))
 
 
 def _judged(op: str) -> bool:
@@ -274,50 +243,8 @@ def _judged(op: str) -> bool:
 
 
 def _candidates(run: Run) -> Ints:
-    keys_of_batches = []
-    for batch in columns(run, "tensors", ("process", "index", "min_int", "max_int")):
-        known = ~np.ma.getmaskarray(batch["min_int"])
-        if not known.any():
-            continue
+    def large(batch: Mapping[str, Array]) -> Bools:
         low, high = np.ma.getdata(batch["min_int"]), np.ma.getdata(batch["max_int"])
-        chosen = known & ((high >= _BYTE) | (low <= -_BYTE))
-        if chosen.any():
-            keys_of_batches.append(
-                np.unique(keys_of(batch["process"][chosen], batch["index"][chosen]))
-            )
-    return merged(keys_of_batches)
+        return ~np.ma.getmaskarray(batch["min_int"]) & ((high >= _BYTE) | (low <= -_BYTE))
 
-
-# Calls that read integers which wrapped, directly or through arithmetic and conversions: all
-# finite, so nothing else finds them.
-
-_WRAPPED = (
-    'SELECT process, "index" FROM near_calls SEMI JOIN wanted USING (process, "index") '  # noqa: S608
-    f"WHERE (status & {WRAPS}) <> 0"
-)
-_READERS = """
-    WITH RECURSIVE reached(process, version) AS (
-        SELECT process, version FROM near_tensors SEMI JOIN wanted USING (process, "index")
-        WHERE io = 'output' AND version IS NOT NULL
-        UNION
-        SELECT o.process, o.version
-        FROM reached r
-        JOIN tensors i ON i.process = r.process AND i.version = r.version AND i.io = 'input'
-        JOIN calls c ON c.process = i.process AND c."index" = i."index"
-        AND c.op IN (SELECT unnest(?))
-        JOIN tensors o ON o.process = i.process AND o."index" = i."index" AND o.io = 'output'
-        AND o.version IS NOT NULL)
-    SELECT DISTINCT i.process, i."index"
-    FROM reached r JOIN tensors i ON i.process = r.process AND i.version = r.version
-    AND i.io = 'input'
-"""
-
-
-def wrapped_readers(tables: Tables, status: Sequence[Ints]) -> Ints:
-    """Keys of these calls, sorted; status are keys of the calls that have a status bit."""
-    overflowed = merged(status)
-    wraps = keys_at(tables.rows(_WRAPPED, wanted=overflowed)) if overflowed.size else overflowed
-    if not wraps.size:
-        return wraps
-    ops = [op for (op,) in tables.rows("SELECT DISTINCT op FROM calls") if follows(op)]
-    return keys_at(tables.rows(_READERS, [ops], wanted=wraps))
+    return keys_where(run, "tensors", ("min_int", "max_int"), large)

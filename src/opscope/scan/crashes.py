@@ -6,20 +6,22 @@ from __future__ import annotations
 import re
 import signal
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from opscope.operators.catalogue import traits_of
 from opscope.questions.findings import Accusation, listed
-from opscope.questions.tables import Tables
 from opscope.run.access import access_of
 from opscope.run.finding import Forward
-from opscope.run.query import tensors_at
+from opscope.run.query import columns, rows_where, tensors_at, which
 from opscope.scan.device_errors import Launched, Suspects, suspects_of
-from opscope.scan.exchanges import IS_EXCHANGE
+from opscope.scan.ended_ranks import is_exchange
 
 if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools
     from opscope.run.protocol import Run
     from opscope.run.schema import Process
 
@@ -39,6 +41,7 @@ _ON_PURPOSE = ("SystemExit", "KeyboardInterrupt", "GeneratorExit")
 HUNG = 5.0  # seconds without a new call after which a process that was stopped stood still
 _INTERRUPTED = 130
 _STOPPED_BY_SOMEONE = frozenset({int(signal.SIGINT), int(signal.SIGTERM)})
+_COLUMNS = ("process", "index", "parent", "error", "level", "phase", "op")
 
 
 class _Failed(msgspec.Struct, frozen=True):
@@ -56,37 +59,53 @@ class _Failed(msgspec.Struct, frozen=True):
         return int(self.exchanges)
 
 
-def crash_accusations(tables: Tables) -> list[Accusation]:
+def crash_accusations(run: Run) -> list[Accusation]:
     """One for each process that died in a call: unfinished calls, or an exception that the program
     did not survive.
 
     An exception that the program caught is none: only one in the last call of a process that ended
     with a failure counts.
     """
-    if tables.run.processes and all(process.exit_code == 0 for process in tables.run.processes):
+    if run.processes and all(process.exit_code == 0 for process in run.processes):
         return []
-    rows = tables.rows(
-        f"""SELECT c.process, c."index", c.parent, c.error, c.level, c.op,
-            coalesce({IS_EXCHANGE}, false) FROM calls c WHERE c.error IS NOT NULL
-        """  # noqa: S608 - a constant of ours
-    )
-    if not rows:
-        return []
-    ends = tables.rows(
-        'SELECT process, max("index"), arg_max(parent, "index") FROM calls GROUP BY process'
-    )
-    last = {process: (index, parent) for process, index, parent in ends}
     failed: dict[int, list[_Failed]] = defaultdict(list)
-    for row in rows:
-        failed[row[0]].append(_Failed(*row))
-    processes = {process.process: process for process in tables.run.processes}
+    for process, index, parent, error, level, phase, op in rows_where(
+        run, "calls", _COLUMNS, _raised
+    ):
+        exchanges = is_exchange(phase, op)
+        failed[process].append(_Failed(process, index, parent, error, level, op, exchanges))
+    last = _last_calls(run) if failed else {}
+    processes = {process.process: process for process in run.processes}
     accused = (
-        _crash(tables, calls, last[number], processes.get(number))
-        for number, calls in failed.items()
+        _crash(run, calls, last[number], processes.get(number)) for number, calls in failed.items()
     )
-    return [
-        _with_inputs(tables.run, accusation) for accusation in accused if accusation is not None
-    ]
+    return [_with_inputs(run, accusation) for accusation in accused if accusation is not None]
+
+
+def _raised(batch: Mapping[str, Array]) -> Bools:
+    return which(batch["error"], lambda error: error is not None)
+
+
+def _last_calls(run: Run) -> dict[int, tuple[int, int | None]]:
+    """The last call of each process, and the parent of the last one that has a parent."""
+    last: dict[int, int] = {}
+    inside: dict[int, tuple[int, int]] = {}  # the last call with a parent, and that
+    for batch in columns(run, "calls", ("process", "index", "parent")):
+        index, parent = batch["index"], batch["parent"]
+        within = ~np.ma.getmaskarray(parent)
+        for process in np.unique(batch["process"]).tolist():
+            rows = np.flatnonzero(batch["process"] == process)
+            last[process] = max(last.get(process, -1), int(index[rows].max()))
+            rows = rows[within[rows]]
+            if len(rows):
+                at = rows[np.argmax(index[rows])]
+                inside[process] = max(
+                    inside.get(process, (-1, -1)), (int(index[at]), int(parent[at]))
+                )
+    return {
+        process: (index, inside[process][1] if process in inside else None)
+        for process, index in last.items()
+    }
 
 
 def _with_inputs(run: Run, accusation: Accusation) -> Accusation:
@@ -176,9 +195,8 @@ def _stem(op: str) -> str:
 
 
 def _crash(
-    tables: Tables, calls: list[_Failed], last: tuple[int, int | None], process: Process | None
+    run: Run, calls: list[_Failed], last: tuple[int, int | None], process: Process | None
 ) -> Accusation | None:
-    run = tables.run
     if process is not None and process.exit_code == 0:
         return None
     open_calls = [call for call in calls if call.error == UNFINISHED]
@@ -226,7 +244,7 @@ def _crash(
     )
     if not is_asynchronous(innermost.error) or is_synchronous(run):
         return crash
-    return _late(crash, suspects_of(tables, innermost.index, innermost.error, process))
+    return _late(crash, suspects_of(run, innermost.index, innermost.error, process))
 
 
 def _late(crash: Accusation, suspects: Suspects) -> Accusation:

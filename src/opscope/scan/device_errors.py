@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,28 +21,17 @@ from opscope.ascend.analysis import operator_type
 from opscope.ascend.log import LogReader, read_logs, read_text
 from opscope.errors import OpscopeError
 from opscope.operators.catalogue import kin, traits_of
-from opscope.questions.tables import Tables
+from opscope.run.query import call_at, keys_where, rows_of
 
 if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools, Ints
+    from opscope.run.protocol import Run
     from opscope.run.schema import Process
 
 MAX_LAUNCHED = 4096
 _KERNEL = re.compile(r"\bkernel[ _]name\s*[=:]\s*(?:aclnn)?(?:Inplace)?([A-Za-z]\w*)")
 _LISTS = re.compile(r"(?<=^foreach)(\w+?)(scalarlist|scalar|list|tensor)$")  # ForeachAddScalar
 _LOGS = ("debug/plog", "run/plog", "plog", ".")  # where CANN writes below its folder of logs
-# Operator calls before the failed one, the last first, from the step before its own on, at whose
-# beginning the recorder had waited: whether each was given a tensor of a device, whether it has
-# results on one.
-_CALLS = """
-SELECT calls."index", any_value(op), any_value(source),
-    coalesce(bool_or(io = 'input' AND tensors.device <> 'cpu'), false),
-    coalesce(bool_or(io = 'output' AND tensors.device <> 'cpu'), false)
-FROM calls LEFT JOIN tensors ON tensors.process = calls.process
-    AND tensors."index" = calls."index"
-WHERE calls.process = $1 AND level = 'operator' AND calls."index" < $2
-    AND step >= (SELECT step FROM calls WHERE process = $1 AND "index" = $2) - 1
-GROUP BY calls."index" ORDER BY calls."index" DESC LIMIT $3
-"""
 
 
 class Launched(msgspec.Struct, frozen=True):
@@ -63,9 +52,9 @@ class Suspects(msgspec.Struct, frozen=True):
     named: tuple[Launched, ...]
 
 
-def suspects_of(tables: Tables, index: int, error: str, process: Process) -> Suspects:
+def suspects_of(run: Run, index: int, error: str, process: Process) -> Suspects:
     """Those of an error that this call of a process raised."""
-    launched = tuple(_launched(tables, process.process, index))[::-1]
+    launched = tuple(_launched(run, process.process, index))[::-1]
     told = process.torch.get("device errors", {}).values()  # to the recorder, which asked first
     kernel = _kernel_in("\n".join([error, *told])) or _kernel_logged(process)
     word = None if kernel is None else plain(kernel)
@@ -77,14 +66,36 @@ def plain(op: str) -> str:
     return _LISTS.sub(r"\1", kin(op).replace("_", "").lower().removeprefix("native"))
 
 
-def _launched(tables: Tables, process: int, index: int) -> Iterator[Launched]:
+def _launched(run: Run, process: int, index: int) -> Iterator[Launched]:
     """Calls before this one back to the last that waited, the last first."""
-    for number, op, source, asks, on_device in tables.rows(_CALLS, (process, index, MAX_LAUNCHED)):
-        if asks and not on_device:
+    calls = _before(run, process, index)
+    devices = {
+        (number, io)
+        for number, io, device in rows_of(run, "tensors", ("index", "io", "device"), calls)
+        if device not in {None, "cpu"}
+    }
+    last_first = sorted(rows_of(run, "calls", ("index", "op", "source"), calls), reverse=True)
+    for number, op, source in last_first:
+        on_device = (number, "output") in devices
+        if (number, "input") in devices and not on_device:
             return  # what it gave lies with the host: it waited
         traits = traits_of(op)
         if on_device and not (traits.view or traits.allocates):
             yield Launched(number, op, source)
+
+
+def _before(run: Run, process: int, index: int) -> Ints:
+    """The last operators before a call, from the step before its own on, at whose beginning the
+    recorder had waited.
+    """
+    failed = call_at(run, process, index)
+
+    def before(batch: Mapping[str, Array]) -> Bools:
+        of_process = (batch["process"] == process) & (batch["index"] < index)
+        late: Bools = of_process & (batch["step"] >= (0 if failed is None else failed.step - 1))
+        return late & (batch["level"] == "operator") if late.any() else late
+
+    return keys_where(run, "calls", ("step", "level"), before)[-MAX_LAUNCHED:]
 
 
 def _kernel_in(error: str) -> str | None:

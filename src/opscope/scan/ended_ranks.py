@@ -14,21 +14,17 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from opscope.questions.findings import Accusation
-from opscope.scan.exchanges import IS_EXCHANGE
+from opscope.run.keys import keys_at
+from opscope.run.query import columns, rows_of
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Ints
+    from opscope.run.protocol import Run
     from opscope.run.schema import Process
 
-# The last operator of each process: whether it exchanges with other ranks, and whether it failed or
-# was under way.
-_LAST = f"""
-    SELECT process, max("index"), arg_max(coalesce({IS_EXCHANGE}, false), "index"),
-        arg_max(error IS NOT NULL, "index")
-    FROM calls c WHERE level = 'operator' GROUP BY process
-"""  # noqa: S608 - a constant of ours
 # What gloo, NCCL, HCCL and torch say where another rank is gone.
 _GONE = re.compile(
     r"DistBackendError|DistNetworkError|DistStoreError|gloo|NCCL|HCCL"
@@ -40,6 +36,10 @@ _DONE_OR_STOPPED = frozenset({0, *(128 + number for number in _STOPS)})
 
 
 class _End(msgspec.Struct, frozen=True):
+    """The last operator of a process: whether it exchanges with other ranks, and whether it failed
+    or was under way.
+    """
+
     process: Process
     last: int
     exchange: bool
@@ -65,15 +65,24 @@ class _End(msgspec.Struct, frozen=True):
         return f"exit code {code}" if code else None
 
 
-def ended_first(tables: Tables) -> Iterator[Accusation]:
+def is_exchange(phase: str, op: str) -> bool:
+    """Whether a call exchanges something with other ranks."""
+    return phase == "communication" or "c10d" in op
+
+
+def ended_first(run: Run) -> Iterator[Accusation]:
     """The last call of a rank that ended by itself, and not in it, while others ended in exchanges
     with it.
     """
-    processes = {process.process: process for process in tables.run.processes}
+    processes = {process.process: process for process in run.processes}
     if all(process.exit_code == 0 for process in processes.values()):
         return
-    rows = tables.rows(_LAST)
-    ends = [_End(processes[row[0]], *row[1:]) for row in rows if row[0] in processes]
+    names = ("process", "index", "phase", "op", "error")
+    ends = [
+        _End(processes[process], index, is_exchange(phase, op), error is not None)
+        for process, index, phase, op, error in rows_of(run, "calls", names, _last_operators(run))
+        if process in processes
+    ]
     left = sorted({end.process.rank for end in ends if end.left_alone})
     others = [end for end in ends if not end.left_alone and end.by_itself]
     first = [end for end in others if end.spoke] or others
@@ -94,6 +103,17 @@ def ended_first(tables: Tables) -> Iterator[Accusation]:
         order=0,
         judged=False,
     )
+
+
+def _last_operators(run: Run) -> Ints:
+    """The last operator of each process."""
+    last: dict[int, int] = {}
+    for batch in columns(run, "calls", ("process", "index", "level")):
+        rows = np.flatnonzero(batch["level"] == "operator")
+        of, index = batch["process"][rows], batch["index"][rows]
+        for process in np.unique(of).tolist():
+            last[process] = max(last.get(process, -1), int(index[of == process].max()))
+    return keys_at(last.items())
 
 
 def _listed(ranks: list[int]) -> str:

@@ -18,19 +18,20 @@ import msgspec
 
 from opscope.judge.limits import NARROW
 from opscope.questions.findings import Accusation
+from opscope.run.query import rows_where, which
 from opscope.scan.skipped_steps import FLOAT_STATUS, Skips
 
 if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools
     from opscope.questions.rows import Node
-    from opscope.questions.tables import Tables
+    from opscope.run.protocol import Run
     from opscope.run.schema import Process
 
 # The check of gradients clears the status itself where that is how the device tells of overflow.
-_CLEARING = """
-SELECT DISTINCT process, step FROM calls WHERE level = 'operator' AND (
-    op LIKE 'npu::npu_clear_float_status%'
-    OR op LIKE 'aten::_amp_foreach_non_finite_check_and_unscale%')
-"""
+_CLEARING = (
+    "npu::npu_clear_float_status",
+    "aten::_amp_foreach_non_finite_check_and_unscale",
+)
 
 
 class Stretch(msgspec.Struct, frozen=True, array_like=True):
@@ -180,10 +181,21 @@ class StatusTold:
         )
 
 
-def told_by(tables: Tables) -> StatusTold:
+def told_by(run: Run) -> StatusTold:
     """What the devices of these processes told; the calls are looked at only where one did."""
-    devices = {each.process: told for each in tables.run.processes if (told := _read(each))}
-    return StatusTold(devices, frozenset(tables.rows(_CLEARING) if devices else ()))
+    devices = {each.process: told for each in run.processes if (told := _read(each))}
+    return StatusTold(devices, _cleared(run) if devices else frozenset())
+
+
+def _cleared(run: Run) -> frozenset[tuple[int, int]]:
+    """Processes and their steps in which an operator may have cleared a status."""
+
+    def clears(batch: Mapping[str, Array]) -> Bools:
+        clearing = which(batch["op"], lambda op: op.startswith(_CLEARING))
+        return clearing & (batch["level"] == "operator") if clearing.any() else clearing
+
+    rows = rows_where(run, "calls", ("process", "step", "op", "level"), clears)
+    return frozenset((process, step) for process, step, _, _ in rows)
 
 
 def _read(process: Process) -> dict[str, DeviceTold]:

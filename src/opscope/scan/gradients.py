@@ -10,23 +10,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
 
 from opscope.questions.findings import place_of
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables
 from opscope.run.finding import Finding
-from opscope.run.keys import key, merged
-from opscope.run.query import columns
-from opscope.scan.training.story import Spans, sampled_steps
+from opscope.run.keys import key, keys_at
+from opscope.run.query import columns, rows_of, rows_where, which
+from opscope.scan.training.story import Spans, calls_in, sampled_steps
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from opscope.arrays import Array
+    from opscope.arrays import Array, Bools, Ints
+    from opscope.run.protocol import Run
 
 MIN_STEPS = 5
 EXPLODED = 1e4  # times the first norm, growing in every one of the last steps
@@ -36,14 +37,6 @@ FLAT_LOSS = 0.2
 VANISHING = "gradient-vanishing"
 # smallest normal float16: below it digits are lost, below 6e-8 everything
 HALF_NORMAL = 6.103515625e-05
-
-# The loss is what the gradient of ones is made like before backward begins.
-_LOSSES = """
-    SELECT c.rank, max(t.max) FROM calls c JOIN tensors t ON t.process = c.process
-    AND t."index" = c."index"
-    WHERE c.op LIKE 'aten::ones_like%' AND t.io = 'input' AND t.size = 1 AND t.max IS NOT NULL
-    GROUP BY c.rank, c.step ORDER BY c.rank, c.step
-"""
 
 Place = tuple[int, int, int]  # process, rank, step
 
@@ -81,37 +74,43 @@ class GradientReport(msgspec.Struct, frozen=True):
     warnings: tuple[str, ...] = ()
 
 
-def gradient_report(tables: Tables, spans: Spans) -> GradientReport:
+def gradient_report(run: Run, spans: Spans) -> GradientReport:
     """What the norms of the gradients over steps say; spans are the calls of each (process, rank,
     step).
     """
     sampled = sampled_steps(spans)
-    rows = list(_gradient_rows(tables, sampled))
+    rows = list(_gradient_rows(run, sampled))
     findings, warnings = [], []
     series = list(_series(rows))
     steps: dict[int, set[int]] = {}
     for _, rank, step in sampled:
         steps.setdefault(rank, set()).add(step)
     wanted = {rank: sorted(own_steps) for rank, own_steps in steps.items() if len(own_steps) > 1}
+    of_steps = {
+        owner: span for owner, span in spans.items() if owner[2] in wanted.get(owner[1], ())
+    }
     warnings += jump_warnings(
-        tables, wanted, {norms.rank: (norms.steps, norms.norms) for norms in series}
+        wanted,
+        _losses(run, calls_in(of_steps)),
+        {norms.rank: (norms.steps, norms.norms) for norms in series},
+        run,
     )
     judged = [(norms, *judge_norms(norms.steps, norms.norms)) for norms in series]
+    vanishing = any(kind == VANISHING for _, kind, _ in judged)
     losses: dict[int, list[float]] = defaultdict(list)
-    if any(kind == VANISHING for _, kind, _ in judged):
-        for rank, loss in tables.stream(_LOSSES):
-            losses[rank].append(loss)
+    for (rank, _), values in (_losses(run) if vanishing else {}).items():
+        losses[rank].append(max(values))
     for norms, kind, words in judged:
         if kind == VANISHING and not _is_flat(losses[norms.rank]):
             continue  # a loss that fell took its gradients with it: that is what training is for
         if kind is not None and words is not None:
-            findings.append(_finding(norms, kind, words, tables))
+            findings.append(_finding(norms, kind, words, run))
         elif words is not None:
             warnings.append(f"rank {norms.rank}: {words}")
     return GradientReport(tuple(findings), (*warnings, *_underflow(rows)))
 
 
-def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:
+def _gradient_rows(run: Run, spans: Spans) -> Iterator[GradientRow]:
     """Rows of role gradient of these calls; texts are decoded only in batches that hold some of
     them.
     """
@@ -134,7 +133,7 @@ def _gradient_rows(tables: Tables, spans: Spans) -> Iterator[GradientRow]:
         "zero",
         "size",
     )
-    for batch in columns(tables.run, "tensors", names):
+    for batch in columns(run, "tensors", names):
         index = batch["index"]
         low, high = (index.min(), index.max()) if len(index) else (0, -1)
         here = [
@@ -230,6 +229,27 @@ def judge_norms(steps: Sequence[int], norms: Sequence[float]) -> tuple[str | Non
     return None, None
 
 
+def _losses(run: Run, calls: Ints | None = None) -> dict[tuple[int, int], list[float]]:
+    """The losses of these calls, of all without them, by rank and step in order: what the gradient
+    of ones is made like before backward begins.
+    """
+    names = ("process", "index", "rank", "step", "op")
+    begun = {
+        (process, index): (rank, step)
+        for process, index, rank, step, _ in rows_where(run, "calls", names, _makes_ones, calls)
+    }
+    losses: dict[tuple[int, int], list[float]] = {}
+    names = ("process", "index", "io", "size", "max")
+    for process, index, io, size, value in rows_of(run, "tensors", names, keys_at(begun)):
+        if io == "input" and size == 1 and value is not None:
+            losses.setdefault(begun[process, index], []).append(value)
+    return dict(sorted(losses.items()))
+
+
+def _makes_ones(batch: Mapping[str, Array]) -> Bools:
+    return which(batch["op"], lambda op: op.startswith("aten::ones_like"))
+
+
 def _is_flat(losses: Sequence[float]) -> bool:
     """Whether a loss stayed within a fifth of where it began; a loss nobody saw is not flat."""
     if len(losses) < MIN_STEPS:
@@ -237,10 +257,10 @@ def _is_flat(losses: Sequence[float]) -> bool:
     return all(abs(loss - losses[0]) <= FLAT_LOSS * abs(losses[0]) for loss in losses)
 
 
-def _finding(norms: Norms, kind: str, words: str, tables: Tables) -> Finding:
+def _finding(norms: Norms, kind: str, words: str, run: Run) -> Finding:
     row = norms.last
     wanted = np.array([key(row.process, row.index)])
-    places = [place_of(call) for call, _ in whole_calls(tables, wanted, tensors=False).values()]
+    places = [place_of(call) for call, _ in whole_calls(run, wanted, tensors=False).values()]
     evidence = {"steps": list(norms.steps), "norms": list(norms.norms)}
     return Finding(
         kind=kind,
@@ -278,39 +298,6 @@ def _underflow(rows: Sequence[GradientRow]) -> list[str]:
 JUMP = 1e3  # times the largest earlier value, which counts as at least 1
 BEGAN = 30.0  # times the norm of before: where the growth began
 
-_ONES = """
-    SELECT process, "index" FROM calls
-    WHERE op LIKE 'aten::ones_like%' AND (rank, step) IN (SELECT (unnest(?), unnest(?)))
-"""
-_LOSSES_OF_STEPS = """
-    SELECT c.rank, c.step, max(abs(t.max)) FROM near_calls c
-    JOIN near_tensors t ON t.process = c.process AND t."index" = c."index"
-    WHERE (c.process, c."index") IN (SELECT (process, "index") FROM wanted)
-    AND t.io = 'input' AND t.size = 1 AND t.max IS NOT NULL
-    GROUP BY c.rank, c.step ORDER BY c.rank, c.step
-"""
-_UPDATES = """
-    SELECT c.name, c.source, o.tensor_name, i.l2norm, o.l2norm
-    FROM calls c
-    JOIN tensors o ON o.process = c.process AND o."index" = c."index" AND o.io = 'output'
-    AND o.role = 'parameter'
-    JOIN tensors i ON i.process = c.process AND i."index" = c."index" AND i.io = 'input'
-    AND i.storage = o.storage
-    WHERE c.rank = ? AND c.step = ? AND c.phase IN ('optimizer', 'forward')
-    AND o.l2norm > ? * i.l2norm AND i.l2norm > 0
-    ORDER BY c."index" LIMIT 1
-"""
-_GROWN = """
-    SELECT c.name, c.source, NULL, t.l2norm, o.l2norm
-    FROM calls b JOIN calls c ON c.process = b.process AND c.name = b.name AND c.level = 'operator'
-    JOIN tensors t ON t.process = b.process AND t."index" = b."index" AND t.io = 'output'
-    JOIN tensors o ON o.process = c.process AND o."index" = c."index" AND o.io = 'output'
-    AND o.slot = t.slot
-    WHERE b.rank = ? AND c.rank = b.rank AND b.step = ? AND c.step = b.step + 1
-    AND o.l2norm > ? * t.l2norm AND t.l2norm > 0
-    ORDER BY c."index" LIMIT 1
-"""
-
 
 def jump_of(steps: Sequence[int], values: Sequence[float]) -> int | None:
     """Position of the first value that is JUMP times all earlier ones, in the step after the one
@@ -325,19 +312,19 @@ def jump_of(steps: Sequence[int], values: Sequence[float]) -> int | None:
 
 
 def jump_warnings(
-    tables: Tables,
     steps: Mapping[int, Sequence[int]],
+    losses: Mapping[tuple[int, int], Sequence[float]],
     norms: Mapping[int, tuple[Sequence[int], Sequence[float]]],
+    run: Run,
 ) -> list[str]:
-    """At most one line a rank; steps: those that are looked at, norms: of all gradients, by
-    step.
+    """At most one line a rank; steps: those that are looked at, losses: by rank and step, norms: of
+    all gradients, by step.
     """
     lines = []
-    losses = _losses(tables, steps)
-    for rank in steps:
-        rows = losses[rank]
+    for rank, own_steps in steps.items():
+        seen = [step for step in own_steps if (rank, step) in losses]
         series = {
-            "the loss": ([step for step, _ in rows], [value for _, value in rows]),
+            "the loss": (seen, [max(map(abs, losses[rank, step])) for step in seen]),
             "the norm of all gradients": norms.get(rank, ((), ())),
         }
         jumps = {what: at for what, each in series.items() if (at := jump_of(*each)) is not None}
@@ -348,37 +335,100 @@ def jump_warnings(
                 f"{what} leaps from {values[at - 1]:.3g} in step {numbers[at - 1]} to "
                 f"{values[at]:.3g} in step {numbers[at]}"
             )
-            lines.append(f"rank {rank}: {words}{_beginning(tables, rank, numbers[at])}")
+            lines.append(f"rank {rank}: {words}{_beginning(run, rank, numbers[at])}")
     return lines
 
 
-def _losses(
-    tables: Tables, steps: Mapping[int, Sequence[int]]
-) -> Mapping[int, Sequence[tuple[int, float]]]:
-    """Of each rank the steps with their largest loss: what the gradient of ones is made like before
-    backward begins.
-    """
-    by_rank: dict[int, list[tuple[int, float]]] = {rank: [] for rank in steps}
-    places = [(rank, step) for rank, each in steps.items() for step in each]
-    given = [[rank for rank, _ in places], [step for _, step in places]]
-    calls = [key(*call) for call in tables.rows(_ONES, given)] if places else []
-    if calls:
-        wanted = merged([np.array(calls, dtype=np.int64)])
-        for rank, step, value in tables.rows(_LOSSES_OF_STEPS, wanted=wanted):
-            by_rank[rank].append((step, value))
-    return by_rank
+class _Growth(NamedTuple):
+    """A call whose result is many times larger than something before."""
+
+    name: str
+    source: str | None
+    before: float
+    after: float
+    parameter: str | None = None
 
 
-def _beginning(tables: Tables, rank: int, step: int) -> str:
+def _beginning(run: Run, rank: int, step: int) -> str:
     """Where the growth began, in words: an update of the step before, else a call of the step
     itself.
     """
-    for query in (_UPDATES, _GROWN):
-        for name, source, tensor, before, after in tables.rows(query, [rank, step - 1, BEGAN]):
-            whose = f" makes {tensor}" if tensor else " grows"
-            line = f" ({source})" if source else ""
-            return (
-                f"; it began in step {step - 1 if query is _UPDATES else step}: "
-                f"{name}{line}{whose} from norm {before:.3g} to {after:.3g}"
-            )
-    return ""
+    growth = next(_updates(run, rank, step - 1), None)
+    began = step if growth is None else step - 1
+    growth = growth or next(_grown(run, rank, step), None)
+    if growth is None:
+        return ""
+    whose = f" makes {growth.parameter}" if growth.parameter else " grows"
+    line = f" ({growth.source})" if growth.source else ""
+    return (
+        f"; it began in step {began}: {growth.name}{line}{whose} from norm {growth.before:.3g} to "
+        f"{growth.after:.3g}"
+    )
+
+
+def _updates(run: Run, rank: int, step: int) -> Iterator[_Growth]:
+    """Calls of a step that make a parameter many times larger, in their order."""
+    calls = {
+        call: (name, source)
+        for call, (phase, name, source) in _calls_of(run, rank, step, "phase", "name", "source")
+        if phase in {"optimizer", "forward"}
+    }
+    before: dict[tuple[int, int, int], float] = {}
+    after: list[tuple[int, int, int, str | None, float]] = []
+    names = ("process", "index", "io", "role", "storage", "tensor_name", "l2norm")
+    for process, index, io, role, storage, tensor, norm in rows_of(
+        run, "tensors", names, keys_at(calls)
+    ):
+        state = (process, index, storage)
+        if storage is None or not norm:
+            continue
+        if io == "input":
+            before[state] = min(norm, before.get(state, norm))
+        elif role == "parameter":
+            after.append((index, process, storage, tensor, norm))
+    for index, process, storage, tensor, norm in sorted(after, key=itemgetter(0, 1)):
+        was = before.get((process, index, storage), 0.0)
+        if norm > BEGAN * was > 0:
+            yield _Growth(*calls[process, index], was, norm, tensor)
+
+
+def _grown(run: Run, rank: int, step: int) -> Iterator[_Growth]:
+    """Operators of a step whose result is many times larger than in the step before, in their
+    order.
+    """
+    earlier = {call: name for call, (name,) in _calls_of(run, rank, step - 1, "name")}
+    later = {
+        call: (name, source)
+        for call, (level, name, source) in _calls_of(run, rank, step, "level", "name", "source")
+        if level == "operator"
+    }
+    before = {
+        (process, earlier[process, index], slot): norm
+        for process, index, slot, norm in _results(run, keys_at(earlier))
+    }
+    for process, index, slot, norm in sorted(_results(run, keys_at(later)), key=itemgetter(1, 0)):
+        name, source = later[process, index]
+        was = before.get((process, name, slot), 0.0)
+        if norm > BEGAN * was > 0:
+            yield _Growth(name, source, was, norm)
+
+
+def _calls_of(
+    run: Run, rank: int, step: int, *names: str
+) -> Iterator[tuple[tuple[int, int], tuple[Any, ...]]]:
+    """Process and index of the calls of a step, with these columns."""
+
+    def here(batch: Mapping[str, Array]) -> Bools:
+        return np.asarray((batch["rank"] == rank) & (batch["step"] == step))
+
+    asked = ("process", "index", *names, "rank", "step")
+    for process, index, *cells, _, _ in rows_where(run, "calls", asked, here):
+        yield (process, index), tuple(cells)
+
+
+def _results(run: Run, calls: Ints) -> Iterator[tuple[int, int, str, float]]:
+    """Process, index, slot and norm of each result of these calls that has a norm."""
+    names = ("process", "index", "slot", "l2norm", "io")
+    for process, index, slot, norm, io in rows_of(run, "tensors", names, calls):
+        if io == "output" and norm is not None:
+            yield process, index, slot, norm

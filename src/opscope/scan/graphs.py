@@ -11,37 +11,22 @@ operators are judged in its place, and hand what they made on to the results of 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from opscope.judge.reading import is_finite
-from opscope.questions.tables import Tables
-from opscope.run.keys import key
+from opscope.run.keys import key, keys_of
+from opscope.run.query import rows_of, rows_where
 
 if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools, Ints
     from opscope.questions.rows import Node, Row
+    from opscope.run.protocol import Run
 
 _KINDS = ("nan", "pos_inf", "neg_inf")
-
-# Every call inside of these graphs, however deep.
-_INSIDE = """
-    WITH RECURSIVE inside AS (
-        SELECT process, "index", "index" AS graph FROM wanted
-        UNION ALL
-        SELECT c.process, c."index", inside.graph FROM calls c
-        JOIN inside ON c.process = inside.process AND c.parent = inside."index")
-    SELECT inside.process, inside."index", inside.graph, c.level FROM inside
-    JOIN calls c ON c.process = inside.process AND c."index" = inside."index"
-    WHERE inside."index" <> inside.graph
-"""
-# Results of calls, by the number of their state.
-_MADE = """
-    SELECT t.process, t."index", t.io, t.version FROM tensors t
-    SEMI JOIN wanted USING (process, "index") WHERE t.version IS NOT NULL
-"""
 
 
 class Repetition(msgspec.Struct, frozen=True):
@@ -60,18 +45,14 @@ class Judged(msgspec.Struct, frozen=True):
     repeated: dict[tuple[int, int], Repetition] = {}
 
 
-def resolve(tables: Tables, nodes: Sequence[Node]) -> Judged:
+def resolve(run: Run, nodes: Sequence[Node]) -> Judged:
     """What is judged of these calls, which are in order within each process."""
     graphs = [node for node in nodes if node.level == "graph" and node.again is None]
     if not graphs:
         return Judged([node for node in nodes if node.again is None])
-    inside = _inside(tables, graphs)
-    opaque = {
-        (node.process, node.index)
-        for node in graphs
-        if not _told_whole(tables, node, inside[node.process, node.index])
-    }
-    hidden = {(process, index) for process, graph in opaque for index, _ in inside[process, graph]}
+    inside = _inside(run, [key(node.process, node.index) for node in graphs])
+    opaque = _opaque(run, inside)
+    hidden = {call for graph in opaque for call in inside[graph]}
     second: dict[tuple[int, int], list[Node]] = defaultdict(list)
     for node in nodes:
         if node.again is not None:
@@ -79,12 +60,12 @@ def resolve(tables: Tables, nodes: Sequence[Node]) -> Judged:
     judged: list[Node] = []
     repeated: dict[tuple[int, int], Repetition] = {}
     for node in nodes:
-        call_id = (node.process, node.index)
-        if node.again is not None or call_id in hidden:
+        call_id, number = (node.process, node.index), key(node.process, node.index)
+        if node.again is not None or number in hidden:
             continue
         if node.level != "graph":
             judged.append(node)
-        elif call_id in opaque:
+        elif number in opaque:
             executed, repetition = _in_its_place(node, second.get(call_id, ()))
             judged += executed
             if repetition is not None:
@@ -92,33 +73,49 @@ def resolve(tables: Tables, nodes: Sequence[Node]) -> Judged:
     return Judged(judged, repeated)
 
 
-def _inside(tables: Tables, graphs: Iterable[Node]) -> dict[tuple[int, int], list[tuple[int, str]]]:
-    """Index and level of the calls inside of each graph."""
-    wanted = np.array([key(node.process, node.index) for node in graphs], dtype=np.int64)
-    calls: dict[tuple[int, int], list[tuple[int, str]]] = defaultdict(list)
-    for process, index, graph, level in tables.rows(_INSIDE, wanted=wanted):
-        calls[process, graph].append((index, level))
-    return calls
+def _inside(run: Run, graphs: Sequence[int]) -> dict[int, list[int]]:
+    """The calls inside of each graph, however deep."""
+    inside: dict[int, list[int]] = {graph: [] for graph in graphs}
+    around = {graph: [graph] for graph in graphs}  # of calls of one depth, the graphs around them
+    while around:
+        deeper: dict[int, list[int]] = {}
+        for parent, call in _children(run, np.array(sorted(around), dtype=np.int64)):
+            deeper[call] = around[parent]
+            for graph in around[parent]:
+                inside[graph].append(call)
+        around = deeper
+    return inside
 
 
-def _told_whole(tables: Tables, graph: Node, inside: Sequence[tuple[int, str]]) -> bool:
-    """Whether recorded calls inside of a graph made all that came out of it."""
-    operators = {index for index, level in inside if level == "operator"}
-    if not operators:
-        return False
-    wanted = np.array(
-        [key(graph.process, index) for index in (graph.index, *operators)], dtype=np.int64
-    )
-    results: set[int] = set()
-    known: set[int] = set()
-    for _, index, io, version in tables.rows(_MADE, wanted=np.unique(wanted)):
-        if index != graph.index:
-            known |= {version} if io == "output" else set()
-        elif io == "input":
-            known.add(version)
-        else:
-            results.add(version)
-    return results <= known
+def _children(run: Run, parents: Ints) -> Iterator[tuple[int, int]]:
+    """Each of these calls with one right inside of it."""
+
+    def within(batch: Mapping[str, Array]) -> Bools:
+        known = ~np.ma.getmaskarray(batch["parent"])
+        return known & np.isin(keys_of(batch["process"], np.ma.getdata(batch["parent"])), parents)
+
+    for process, parent, index in rows_where(run, "calls", ("process", "parent", "index"), within):
+        yield key(process, parent), key(process, index)
+
+
+def _opaque(run: Run, inside: Mapping[int, Sequence[int]]) -> frozenset[int]:
+    """Graphs of which some result was made by no recorded operator inside of them."""
+    within = np.array(sorted({call for calls in inside.values() for call in calls}), dtype=np.int64)
+    levels = rows_of(run, "calls", ("process", "index", "level"), within)
+    operators = {key(process, index) for process, index, level in levels if level == "operator"}
+    states: dict[tuple[int, str], set[int]] = defaultdict(set)
+    asked = np.array(sorted(operators.union(inside)), dtype=np.int64)
+    columns = ("process", "index", "io", "version")
+    for process, index, io, version in rows_of(run, "tensors", columns, asked):
+        if version is not None:
+            states[key(process, index), io].add(version)
+
+    def told(graph: int, calls: Sequence[int]) -> bool:
+        own = operators.intersection(calls)
+        made = states[graph, "input"].union(*(states[call, "output"] for call in own))
+        return bool(own) and states[graph, "output"] <= made
+
+    return frozenset(graph for graph, calls in inside.items() if not told(graph, calls))
 
 
 def _in_its_place(graph: Node, second: Sequence[Node]) -> tuple[list[Node], Repetition | None]:

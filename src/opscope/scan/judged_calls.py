@@ -9,30 +9,20 @@ import numpy as np
 
 from opscope.judge.limits import is_float
 from opscope.questions.rows import MAX_CALLS, MAX_UNREAD_CALLS, Node, Screen, load
-from opscope.questions.tables import Tables
-from opscope.run.keys import key, processes_of
+from opscope.run.keys import key, keys_of, merged, processes_of
+from opscope.run.query import columns, rows_of
+from opscope.run.schema import LEVELS, PHASES
 from opscope.scan.dataflow import Identity, identity_of
 from opscope.scan.graphs import Judged, resolve
 
 if TYPE_CHECKING:
-    from opscope.arrays import Ints
+    from opscope.arrays import Array, Ints
+    from opscope.run.protocol import Run
 
-# The first call of each backward pass and the last one before it, at the finest level recorded.
-_TURNS = """
-    SELECT process, before, after, previous FROM (
-        SELECT process, phase, "index" AS after, lag(phase) OVER calls_of AS previous,
-        lag("index") OVER calls_of AS before
-        FROM calls
-        WHERE again IS NULL AND level IN ('graph', (SELECT level FROM calls
-        ORDER BY CASE level WHEN 'operator' THEN 0 WHEN 'api' THEN 1 ELSE 2 END LIMIT 1))
-        WINDOW calls_of AS (PARTITION BY process ORDER BY "index"))
-    WHERE phase = 'backward' AND previous IN ('forward', 'optimizer')
-"""
-_ONES = """SELECT process, "index" FROM calls WHERE op = 'aten::ones_like.default'"""
 _NEAR = 8  # calls between the gradient of ones and the first node
 
 
-def suspicious_calls(tables: Tables, screened: Screen) -> tuple[Judged, int]:
+def suspicious_calls(run: Run, screened: Screen) -> tuple[Judged, int]:
     """The calls to judge, in order within each process, and how many were left out because they are
     too many.
 
@@ -43,9 +33,9 @@ def suspicious_calls(tables: Tables, screened: Screen) -> tuple[Judged, int]:
     if screened.bad.size and screened.unread.size <= MAX_UNREAD_CALLS:
         wanted = np.union1d(wanted, screened.unread)
     left_out = max(0, len(wanted) - MAX_CALLS)
-    nodes = load(tables, _earliest(wanted, MAX_CALLS))
-    ordered = sorted(_finest(tables, nodes), key=lambda node: (node.process, node.index))
-    return resolve(tables, ordered), left_out
+    nodes = load(run, _earliest(wanted, MAX_CALLS))
+    ordered = sorted(_finest(run, nodes), key=lambda node: (node.process, node.index))
+    return resolve(run, ordered), left_out
 
 
 def _earliest(wanted: Ints, limit: int) -> Ints:
@@ -63,22 +53,31 @@ def _earliest(wanted: Ints, limit: int) -> Ints:
     )
 
 
-def _finest(tables: Tables, nodes: dict[int, Node]) -> list[Node]:
+def _finest(run: Run, nodes: dict[int, Node]) -> list[Node]:
     """Operators where there are any; of the coarser levels only calls inside which nothing was
     recorded.
     """
     if all(node.level == "operator" for node in nodes.values()):
         return list(nodes.values())
-    parent_rows = tables.rows("SELECT DISTINCT process, parent FROM calls WHERE parent IS NOT NULL")
-    parents = {key(process, parent) for process, parent in parent_rows}
+    parents = _parents(run, np.array(sorted(nodes), dtype=np.int64))
     return [
         node
-        for node in nodes.values()
-        if node.level in {"operator", "graph"} or key(node.process, node.index) not in parents
+        for number, node in nodes.items()
+        if node.level in {"operator", "graph"} or number not in parents
     ]
 
 
-def losses(tables: Tables, nodes: list[Node]) -> frozenset[Identity]:
+def _parents(run: Run, calls: Ints) -> frozenset[int]:
+    """Those of these calls inside of which something was recorded."""
+    parents: set[int] = set()
+    for batch in columns(run, "calls", ("process", "parent")):
+        inside = ~np.ma.getmaskarray(batch["parent"])
+        around = keys_of(batch["process"][inside], batch["parent"][inside])
+        parents.update(calls[np.isin(calls, around)].tolist())
+    return frozenset(parents)
+
+
+def losses(run: Run, nodes: list[Node]) -> frozenset[Identity]:
     """Tensors that backward starts from, of those in these nodes.
 
     PyTorch makes a gradient of ones like the loss just before it runs the first node, so the root
@@ -86,19 +85,15 @@ def losses(tables: Tables, nodes: list[Node]) -> frozenset[Identity]:
     last forward call before backward.
     """
     known = {key(node.process, node.index): node for node in nodes}
-    turns = tables.rows(_TURNS)
-    ones = {key(process, index) for process, index in tables.rows(_ONES)}
+    turns = _turns(run)
+    ones = _ones(run, merged([_around(first) for _, first, _ in turns]))
     identities: set[Identity] = set()
-    for process, before, after, previous in turns:
-        near = [
-            key(process, index)
-            for index in range(max(0, after - _NEAR), after + 3)
-            if key(process, index) in ones
-        ]
+    for before, first, forward in turns:
+        near = [number for number in _around(first).tolist() if number in ones]
         if near:
-            rows = [row for call_key in near if call_key in known for row in known[call_key].inputs]
-        elif previous == "forward":
-            last = known.get(key(process, before))
+            rows = [row for number in near if number in known for row in known[number].inputs]
+        elif forward:
+            last = known.get(before)
             rows = (
                 [row for row in last.outputs if row.size == 1 and is_float(row.dtype)]
                 if last is not None
@@ -108,3 +103,55 @@ def losses(tables: Tables, nodes: list[Node]) -> frozenset[Identity]:
             rows = []
         identities.update(identity for row in rows if (identity := identity_of(row)) is not None)
     return frozenset(identities)
+
+
+def _turns(run: Run) -> list[tuple[int, int, bool]]:
+    """Of each backward pass the last call before it, its first, and whether the former is a forward
+    call, else it is one of an optimizer; at the finest level recorded.
+    """
+    parts = [
+        (
+            keys_of(batch["process"], batch["index"]),
+            _numbered(batch["level"], LEVELS),
+            _numbered(batch["phase"], PHASES),
+            np.ma.getmaskarray(batch["again"]),
+        )
+        for batch in columns(run, "calls", ("process", "index", "level", "phase", "again"))
+    ]
+    if not parts:
+        return []
+    calls, levels, phases, once = map(np.concatenate, zip(*parts, strict=True))
+    finest = levels.min(initial=len(LEVELS))
+    chosen = np.flatnonzero(once & ((levels == finest) | (levels == LEVELS.index("graph"))))
+    ordered = chosen[np.argsort(calls[chosen], kind="stable")]
+    calls, phases = calls[ordered], phases[ordered]
+    forward, backward, optimizer = map(PHASES.index, ("forward", "backward", "optimizer"))
+    turns = np.flatnonzero(
+        np.isin(phases[:-1], (forward, optimizer))
+        & (phases[1:] == backward)
+        & (processes_of(calls[:-1]) == processes_of(calls[1:]))
+    )
+    before, first = calls[turns].tolist(), calls[turns + 1].tolist()
+    return list(zip(before, first, (phases[turns] == forward).tolist(), strict=True))
+
+
+def _numbered(texts: Array, known: tuple[str, ...]) -> Array:
+    """The place of each text among those known, behind all of them where it is none."""
+    places = {text: place for place, text in enumerate(known)}
+    each = (places.get(text, len(known)) for text in texts)
+    return np.fromiter(each, np.int8, len(texts))
+
+
+def _around(first: int) -> Ints:
+    """Calls around the first of a backward pass."""
+    around = np.arange(first - _NEAR, first + 3)
+    own: Ints = around[processes_of(around) == processes_of(np.array(first))]
+    return own
+
+
+def _ones(run: Run, calls: Ints) -> frozenset[int]:
+    """Those of these calls that make a gradient of ones."""
+    rows = rows_of(run, "calls", ("process", "index", "op"), calls)
+    return frozenset(
+        key(process, index) for process, index, op in rows if op == "aten::ones_like.default"
+    )

@@ -10,7 +10,6 @@ from opscope.ascend.analysis import Analysis, with_call
 from opscope.ascend.recorded import RecordedCall, RecordedTensor
 from opscope.errors import OpscopeError
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables, open_tables
 from opscope.run.keys import keys_at
 from opscope.run.query import tensors_at
 from opscope.scan.crashes import crash_accusations
@@ -31,21 +30,20 @@ def with_calls(analyses: Sequence[Analysis], run: Run) -> tuple[Analysis, ...]:
     """Errors with the call of the run that each is of, where that is known: of the process that the
     log is of, in which it died, an operator that such a kernel computes.
     """
-    with open_tables(run) as tables:
-        crashed = crash_accusations(tables)
-        return tuple(_with_call(one, tables, crashed) for one in analyses)
+    crashed = crash_accusations(run)
+    return tuple(_with_call(one, run, crashed) for one in analyses)
 
 
-def _with_call(one: Analysis, tables: Tables, crashed: Sequence[Accusation]) -> Analysis:
-    pids = {process.process: process.pid for process in tables.run.processes}
+def _with_call(one: Analysis, run: Run, crashed: Sequence[Accusation]) -> Analysis:
+    pids = {process.process: process.pid for process in run.processes}
     told = one.operator or one.fault.kernel
     for crash in crashed:
         if told is None or one.fault.pid not in (None, pids.get(crash.process)):
             continue
         wanted = keys_at([(crash.process, crash.index)])
-        for call, _ in whole_calls(tables, wanted, tensors=False).values():
+        for call, _ in whole_calls(run, wanted, tensors=False).values():
             if plain(call.op) == plain(told):
-                return with_call(one, _recorded(tables.run, crash, call))
+                return with_call(one, _recorded(run, crash, call))
     return one
 
 

@@ -4,48 +4,87 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from opscope.judge.limits import NARROW, largest_finite
 from opscope.operators.catalogue import traits_of
-from opscope.questions.tables import Tables
+from opscope.questions.tables import filled
+from opscope.run.keys import keys_at
+from opscope.run.query import rows_of, rows_where, which
+
+if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools
+    from opscope.run.protocol import Run
 
 MAX_WARNINGS = 10
+_Site = tuple[int, str]  # rank and name of calls
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 
-# A value exactly at the limit is a mask or was clipped; it is no sign of growth.
-_NEAR = """
-    WITH near AS (
-        SELECT DISTINCT c.rank, c.name, t.dtype, t.slot
-        FROM tensors t JOIN calls c ON t.process = c.process AND t."index" = c."index"
-        WHERE t.near_limit > 0 AND t.io = 'output' AND t.dtype IN (SELECT unnest(?))
-        AND c.level = 'operator')
-    SELECT n.rank, n.name, n.dtype, c.step, c.op, greatest(abs(t.min), abs(t.max))
-    FROM near n JOIN calls c ON c.rank = n.rank AND c.name = n.name
-    JOIN tensors t ON t.process = c.process AND t."index" = c."index" AND t.io = 'output'
-    AND t.slot = n.slot
-    WHERE t.max IS NOT NULL
-    ORDER BY n.rank, n.name, c.step
-"""
 
-
-def near_limit_warnings(tables: Tables) -> list[str]:
+def near_limit_warnings(run: Run) -> list[str]:
     """One line for each call whose outputs come near the limit of float16 or fp8, those that grow
     first.
     """
-    rows = tables.rows(_NEAR, [sorted(NARROW)])
     series: dict[tuple[int, str, str], list[tuple[int, float]]] = {}
-    for rank, name, dtype, step, op, largest in rows:
-        if traits_of(op).view:
-            continue  # says again what the call said whose result it looks at
+    for rank, name, step, dtype, largest in _sizes(run, _near(run)):
         series.setdefault((rank, name, dtype), []).append((step, largest))
     lines = [
         (growing, line) for site, values in series.items() for growing, line in _line(site, values)
     ]
     lines.sort(key=lambda item: not item[0])
     return once_each([line for _, line in lines])[:MAX_WARNINGS]
+
+
+def _near(run: Run) -> dict[_Site, set[tuple[str, str]]]:
+    """Type and slot of the results that come near the limit of their narrow type, by rank and name
+    of their call.
+    """
+
+    def near(batch: Mapping[str, Array]) -> Bools:
+        return np.asarray(filled(batch["near_limit"]) > 0)
+
+    columns: tuple[str, ...] = ("process", "index", "io", "dtype", "slot", "near_limit")
+    results: dict[tuple[int, int], set[tuple[str, str]]] = {}
+    for process, index, io, dtype, slot, _ in rows_where(run, "tensors", columns, near):
+        if io == "output" and dtype in NARROW:
+            results.setdefault((process, index), set()).add((dtype, slot))
+    sites: dict[_Site, set[tuple[str, str]]] = {}
+    columns = ("process", "index", "level", "rank", "name")
+    for process, index, level, rank, name in rows_of(run, "calls", columns, keys_at(results)):
+        if level == "operator":
+            sites.setdefault((rank, name), set()).update(results[process, index])
+    return sites
+
+
+def _sizes(
+    run: Run, sites: Mapping[_Site, Set[tuple[str, str]]]
+) -> list[tuple[int, str, int, str, float]]:
+    """Rank, name and step of every call of these sites, with a type and the largest magnitude of
+    the result that came near the limit of it, in the order of steps.
+    """
+    names = {name for _, name in sites}
+    columns = ("process", "index", "rank", "name", "step", "op")
+    calls = {
+        (process, index): (rank, name, step)
+        for process, index, rank, name, step, op in rows_where(
+            run, "calls", columns, lambda batch: which(batch["name"], names.__contains__)
+        )
+        if (rank, name) in sites
+        and not traits_of(op).view  # says again what the call said whose result it looks at
+    }
+    sizes: list[tuple[int, str, int, str, float]] = []
+    columns = ("process", "index", "io", "slot", "min", "max")
+    for process, index, io, slot, low, high in rows_of(run, "tensors", columns, keys_at(calls)):
+        if io == "output" and high is not None:
+            call = calls[process, index]
+            largest = max(abs(high if low is None else low), abs(high))
+            near = sorted(dtype for dtype, own in sites[call[:2]] if own == slot)
+            sizes += [(*call, dtype, largest) for dtype in near]
+    return sorted(sizes, key=lambda size: size[:3])
 
 
 def once_each(warnings: Sequence[str]) -> list[str]:

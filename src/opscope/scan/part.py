@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from opscope.questions.tables import Tables
+    from opscope.run.protocol import Run
 
 _SCREENED, _FOLLOWED, _ACCUSED = 30, 70, 80  # percent of the time, about
 _LAST = 1 << 20  # the order of what is said of gradients over steps
@@ -121,26 +122,26 @@ def scan_part(
     """Everything that these processes show; apart: by comparing their ranks, too."""
     run = tables.run
     facts = counts(run)
-    screened = screen(tables, facts.status)
+    screened = screen(run, facts.status)
     told(_SCREENED)
-    status = told_by(tables)
-    sound = _follow(tables, screened, facts.first_steps, asked.elsewhere, status)
+    status = told_by(run)
+    sound = _follow(run, screened, facts.first_steps, asked.elsewhere, status)
     told(_FOLLOWED)
-    training = training_report(tables, facts.spans)
+    training = training_report(run, facts.spans)
     judged = recorded_judgements(run)
     known = {(one.process, one.index) for one in judged}  # a check says it with its witness
     accusations = [
         *(one for one in training.accusations if (one.process, one.index) not in known),
         *sound.accusations,
         *(sound.guarded if asked.show_hidden else ()),
-        *crash_accusations(tables),
+        *crash_accusations(run),
         *judged,
         *(ranks_apart(tables) if apart and len(facts.ranks) > 1 else ()),
     ]
     told(_ACCUSED)
-    gradients = gradient_report(tables, facts.spans)
+    gradients = gradient_report(run, facts.spans)
     findings = [
-        *ranked(tables, accusations),
+        *ranked(run, accusations),
         *((_LAST, finding) for finding in gradients.findings),
     ]
     chosen, outside = _chosen(findings, asked.selection)
@@ -149,12 +150,12 @@ def scan_part(
         outside=len(outside),
         first_outside=first_line(outside[0]) if outside else "",
         hidden=sum(
-            wants_finding(finding, asked.selection) for finding in build(tables, sound.guarded)
+            wants_finding(finding, asked.selection) for finding in build(run, sound.guarded)
         ),
         warnings=(
             *sound.warnings,
             *status.unexplained(sound.accusations, facts.spans),
-            *(near_limit_warnings(tables) if screened.near else ()),
+            *(near_limit_warnings(run) if screened.near else ()),
             *gradients.warnings,
             *training.warnings,
         ),
@@ -173,7 +174,7 @@ def scan_part(
 
 def scan_apart(tables: Tables, asked: Asked, among: frozenset[int]) -> Part:
     """What only several ranks beside each other show; among: those of a job that are here."""
-    chosen, outside = _chosen(ranked(tables, ranks_apart(tables, among)), asked.selection)
+    chosen, outside = _chosen(ranked(tables.run, ranks_apart(tables, among)), asked.selection)
     return Part(
         found=chosen,
         outside=len(outside),
@@ -188,7 +189,7 @@ def ranks_apart(tables: Tables, among: frozenset[int] | None = None) -> list[Acc
     recorded = {(rank, step) for _, rank, step in counts(tables.run).spans}
     replicas = list(replica_accusations(tables))
     return [
-        *ended_first(tables),
+        *ended_first(tables.run),
         *mode_accusations(tables),
         *program_accusations(tables),
         *unequal_calls(tables),
@@ -206,7 +207,7 @@ def _chosen(
 
 
 def _follow(
-    tables: Tables,
+    run: Run,
     screened: Screen,
     first_steps: dict[int, int],
     elsewhere: Elsewhere,
@@ -215,14 +216,14 @@ def _follow(
     """Origins of everything that is not sound; nothing is loaded for a clean run."""
     if screened.clean:
         return Soundness()
-    judged, left_out = suspicious_calls(tables, screened)
+    judged, left_out = suspicious_calls(run, screened)
     nodes = judged.nodes
-    run, flow = tables.run, Flow(nodes)
-    reach = Reach(flow, losses(tables, nodes) if flow.written else frozenset())
+    flow = Flow(nodes)
+    reach = Reach(flow, losses(run, nodes) if flow.written else frozenset())
     flow.began_elsewhere = frozenset(elsewhere.began)
     for one in elsewhere.sent:
         flow.sending[one.step, one.family].update(one.ranks)
-    skips = Skips(nodes, tables)
+    skips = Skips(nodes, run)
     notes = {process.process: process.torch for process in run.processes}
     context = Context(
         whole=not run.problems and not run.info.hidden_calls,

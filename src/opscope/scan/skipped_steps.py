@@ -6,23 +6,24 @@ ends.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from opscope.judge.operators import element_of
 from opscope.judge.reading import is_finite, is_read
 from opscope.operators.catalogue import family
+from opscope.run.query import rows_where, which
 from opscope.scan.dataflow import Origin
 
 if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools
     from opscope.questions.rows import Node
-    from opscope.questions.tables import Tables
+    from opscope.run.protocol import Run
 
 # This many skipped steps in a row, up to the last one, are no longer a search for the scale.
 PATIENCE = 5
 FLOAT_STATUS = "float status"  # in process.json where the process had a device that saturates
 _CHECK = "_amp_foreach_non_finite_check_and_unscale"
-_LAST = f"SELECT process, max(step) FROM calls WHERE op LIKE 'aten::{_CHECK}%' GROUP BY process"  # noqa: S608 - fixed text
 
 
 class Skips:
@@ -30,7 +31,7 @@ class Skips:
     not finite, or, where devices saturate, that ended without a step of the optimizer.
     """
 
-    def __init__(self, nodes: Iterable[Node], tables: Tables) -> None:
+    def __init__(self, nodes: Iterable[Node], run: Run) -> None:
         self.steps: dict[int, set[int]] = defaultdict(set)
         for node in nodes:
             if family(node.op) == _CHECK and any(
@@ -38,11 +39,11 @@ class Skips:
                 for row in node.inputs
             ):
                 self.steps[node.process].add(node.step)
-        for told in tables.run.processes:
+        for told in run.processes:
             if told.torch.get(FLOAT_STATUS):  # there the check reads no gradients but the status
                 self.steps[told.process].update(told.skipped_steps)
         long = {process for process, steps in self.steps.items() if len(steps) >= PATIENCE}
-        last = dict(tables.rows(_LAST)) if long else {}
+        last = _last_checks(run) if long else {}
         self._stubborn = {
             process: _run_up_to(last[process], self.steps[process]) for process in long
         }
@@ -62,6 +63,18 @@ class Skips:
     def stubborn(self, process: int) -> frozenset[int]:
         """Skipped steps of a process, if it skipped five or more in a row and never recovered."""
         return self._stubborn.get(process, frozenset())
+
+
+def _last_checks(run: Run) -> dict[int, int]:
+    """The last step of each process in which the scaler checked."""
+
+    def checks(batch: Mapping[str, Array]) -> Bools:
+        return which(batch["op"], lambda op: op.startswith(f"aten::{_CHECK}"))
+
+    last: dict[int, int] = {}
+    for process, step, _ in rows_where(run, "calls", ("process", "step", "op"), checks):
+        last[process] = max(step, last.get(process, step))
+    return last
 
 
 def _run_up_to(last: int, steps: set[int]) -> frozenset[int]:

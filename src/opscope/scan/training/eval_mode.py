@@ -8,30 +8,12 @@ that is in eval mode itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from opscope.run.keys import keys_at
+from opscope.run.query import rows_of, rows_where, which
 from opscope.scan.training.facts import Facts
 from opscope.scan.training.story import Note, Story
-
-_DROPS = """
-    SELECT c.process, c."index", c.module, c.op FROM near_calls c SEMI JOIN wanted
-    USING (process, "index")
-    WHERE c.level = 'operator' AND c.phase = 'forward' AND c.module IS NOT NULL
-        AND (c.op LIKE 'aten::bernoulli\\_.float%' ESCAPE '\\'
-            OR c.op LIKE 'aten::%native\\_dropout%' ESCAPE '\\')
-    ORDER BY c.process, c."index"
-"""
-_LEARNT = """
-    SELECT c.process, c."index", c.module, o.tensor_name FROM near_calls c SEMI JOIN wanted
-    USING (process, "index")
-    JOIN near_tensors i ON i.process = c.process AND i."index" = c."index" AND i.io = 'input'
-        AND i.role = 'buffer'
-    JOIN near_tensors o ON o.process = c.process AND o."index" = c."index" AND o.io = 'output'
-        AND o.role = 'buffer' AND o.slot = i.slot
-    WHERE c.level = 'operator' AND c.phase = 'forward' AND c.module IS NOT NULL
-        AND c.op LIKE 'aten::%batch\\_norm%' ESCAPE '\\' AND o.digest <> i.digest
-    ORDER BY c.process, c."index"
-"""
 
 
 def eval_mode(story: Story) -> Iterator[Note]:
@@ -39,7 +21,7 @@ def eval_mode(story: Story) -> Iterator[Note]:
     if not any(facts.modes for facts in story.facts.values()):
         return
     told: set[tuple[int, str]] = set()
-    for process, index, module, op in story.tables.rows(_DROPS, wanted=story.calls):
+    for process, index, module, op in _forward(story, _drops):
         facts = story.facts[process]
         if (process, module) not in told and not facts.trains(module, index):
             told.add((process, module))
@@ -49,7 +31,7 @@ def eval_mode(story: Story) -> Iterator[Note]:
                 index=index,
                 words=f"{_named(module)} is in eval mode and drops elements at random ({op})",
             )
-    for process, index, module, name in story.tables.rows(_LEARNT, wanted=story.calls):
+    for process, index, module, name in _learnt(story):
         if (process, module) not in told and _within_eval(story.facts[process], module, index):
             told.add((process, module))
             yield Note(
@@ -58,6 +40,50 @@ def eval_mode(story: Story) -> Iterator[Note]:
                 index=index,
                 words=f"{name} changes while the model is in eval mode: {module} is in train mode",
             )
+
+
+def _drops(op: str) -> bool:
+    return op.startswith("aten::") and (
+        "native_dropout" in op or op.startswith("aten::bernoulli_.float")
+    )
+
+
+def _normalises(op: str) -> bool:
+    return op.startswith("aten::") and "batch_norm" in op
+
+
+def _forward(story: Story, chosen: Callable[[str], bool]) -> list[tuple[int, int, str, str]]:
+    """Process, index, module and operator of such operators in the forward passes of modules, in
+    order.
+    """
+    names = ("process", "index", "module", "op", "level", "phase")
+    rows = rows_where(
+        story.run, "calls", names, lambda batch: which(batch["op"], chosen), story.calls
+    )
+    return sorted(
+        (process, index, module, op)
+        for process, index, module, op, level, phase in rows
+        if level == "operator" and phase == "forward" and module is not None
+    )
+
+
+def _learnt(story: Story) -> Iterator[tuple[int, int, str, str | None]]:
+    """Process, index and module of normalisations that change a buffer, and its name, in order."""
+    calls = _forward(story, _normalises)
+    names = ("process", "index", "io", "slot", "digest", "tensor_name", "role")
+    given: dict[tuple[int, int, str], int] = {}
+    left: dict[tuple[int, int], list[tuple[str, int, str | None]]] = {}
+    asked = keys_at(call[:2] for call in calls)
+    for process, index, io, slot, digest, name, role in rows_of(story.run, "tensors", names, asked):
+        if role == "buffer" and digest is not None:
+            if io == "input":
+                given[process, index, slot] = digest
+            else:
+                left.setdefault((process, index), []).append((slot, digest, name))
+    for process, index, module, _ in calls:
+        for slot, digest, name in left.get((process, index), ()):
+            if given.get((process, index, slot), digest) != digest:
+                yield process, index, module, name
 
 
 def _named(module: str) -> str:

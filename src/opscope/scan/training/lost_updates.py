@@ -27,7 +27,7 @@ MAX_CALLS = 4096
 def lost_updates(story: Story) -> Iterator[Note]:
     """A finding for each call that loses updates; where it comes back, findings are one."""
     suspects = sorted({key(*call_id) for call_id in _unmoved(story)})[:MAX_CALLS]
-    for call, rows in whole_calls(story.tables, np.array(suspects, dtype=np.int64)).values():
+    for call, rows in whole_calls(story.run, np.array(suspects, dtype=np.int64)).values():
         lost = list(_lost(call, rows))
         if not lost:
             continue

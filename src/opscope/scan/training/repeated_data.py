@@ -8,32 +8,20 @@ begun again in every step, or seeded alike in every epoch, makes new tensors of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
-from opscope.scan.training.story import Note, Story
+from opscope.run.keys import keys_at
+from opscope.run.query import rows_of, rows_where, which
+from opscope.scan.training.story import Given, Note, Story
+
+if TYPE_CHECKING:
+    from opscope.run.protocol import Run
 
 STEPS = 4  # in a row that see the same batch
 SHUFFLED = 8  # elements: 8! orders, so that two alike are no accident
-
-# What models are called with from outside of any other, in steps that have a backward pass.
-_BATCHES = """
-    SELECT c.process, c.step, min(c."index"), list(t.digest ORDER BY c."index", t.slot),
-        list(t.version ORDER BY c."index", t.slot), bool_or(t.size > 1 AND t.min < t.max)
-    FROM near_calls c SEMI JOIN wanted USING (process, "index")
-    JOIN near_tensors t ON t.process = c.process AND t."index" = c."index" AND t.io = 'input'
-    WHERE c.level = 'module' AND c.parent IS NULL AND c.phase = 'forward'
-        AND t.role IS NULL AND t.requires_grad IS NOT TRUE
-        AND (c.process, c.step) IN
-            (SELECT (b.process, b.step) FROM near_calls b WHERE b.phase = 'backward')
-    GROUP BY ALL ORDER BY c.process, c.step
-"""
-_SHUFFLES = """
-    SELECT c.process, c.source, c.step, c."index", t.digest
-    FROM calls c JOIN tensors t ON t.process = c.process AND t."index" = c."index"
-    WHERE c.op LIKE 'aten::randperm%' AND t.io = 'output' AND t.size >= ? AND t.digest IS NOT NULL
-    ORDER BY c.process, c.source, c."index"
-"""
 
 
 def repeated_data(story: Story) -> Iterator[Note]:
@@ -43,32 +31,65 @@ def repeated_data(story: Story) -> Iterator[Note]:
 
 
 def _same_batch(story: Story) -> Iterator[Note]:
-    steps: dict[int, list[tuple[int, list[int | None], list[int | None], bool]]] = {}
-    for process, _, index, *batch in story.tables.rows(_BATCHES, wanted=story.calls):
-        steps.setdefault(process, []).append((index, *batch))
+    steps: dict[int, list[list[Given]]] = {}
+    given = (each for each in story.given if not each.requires_grad)
+    for (process, _), batch in groupby(given, key=attrgetter("process", "step")):
+        steps.setdefault(process, []).append(list(batch))
     for process, seen in steps.items():
-        again = len(seen) >= STEPS and all(
-            one[1] == other[1]
-            and None not in one[1]
-            and other[3]
-            and not set(one[2]) & set(other[2])
-            for one, other in pairwise(seen)
-        )
-        if again:
+        if len(seen) >= STEPS and all(_again(one, other) for one, other in pairwise(seen)):
             yield Note(
                 kind="repeated-batch",
                 process=process,
-                index=seen[1][0],
+                index=seen[1][0].index,
                 words=(
                     f"the model gets the same batch in all of {len(seen)} steps, made anew in each"
                 ),
             )
 
 
+def _again(one: Sequence[Given], other: Sequence[Given]) -> bool:
+    """Whether two steps are given the same, made anew."""
+    digests = [each.digest for each in one]
+    return (
+        digests == [each.digest for each in other]
+        and None not in digests
+        and any(map(_telling, other))
+        and {each.version for each in one}.isdisjoint(each.version for each in other)
+    )
+
+
+def _telling(given: Given) -> bool:
+    """Whether a tensor is not one number everywhere."""
+    if given.size is None or given.min is None or given.max is None:
+        return False
+    return given.size > 1 and given.min < given.max
+
+
+def _shuffles(run: Run) -> list[tuple[int, str | None, int, int, int]]:
+    """Process, source, step, index and digest of each shuffle, line by line in order."""
+    names = ("process", "index", "source", "step", "op")
+    calls = {
+        (process, index): (source, step)
+        for process, index, source, step, _ in rows_where(
+            run, "calls", names, lambda batch: which(batch["op"], _shuffles_with)
+        )
+    }
+    drawn = []
+    names = ("process", "index", "io", "size", "digest")
+    for process, index, io, size, digest in rows_of(run, "tensors", names, keys_at(calls)):
+        if io == "output" and (size or 0) >= SHUFFLED and digest is not None:
+            drawn.append((process, *calls[process, index], index, digest))
+    return sorted(drawn, key=lambda one: (one[0], one[1] is None, one[1] or "", one[3]))
+
+
+def _shuffles_with(op: str) -> bool:
+    return op.startswith("aten::randperm")
+
+
 def _same_order(story: Story) -> Iterator[Note]:
     drawn: dict[tuple[int, str | None], dict[int, int]] = {}
     told: set[int] = set()
-    for process, source, step, index, digest in story.tables.rows(_SHUFFLES, [SHUFFLED]):
+    for process, source, step, index, digest in _shuffles(story.run):
         orders = drawn.setdefault((process, source), {})
         if orders.get(digest, step) != step and process not in told:
             told.add(process)

@@ -14,22 +14,15 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.questions.findings import listed
+from opscope.run.keys import keys_at
+from opscope.run.query import chosen_columns, rows_of, rows_where, which
 from opscope.scan.training.story import Event, Note, Story
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Array, Bools
+    from opscope.run.protocol import Run
 
 STEPS = 3  # steps in which all parameters differ, before anything is said
-_SHARED = """
-    SELECT 1 FROM tensors t JOIN calls c ON c.process = t.process AND c."index" = t."index"
-    WHERE t.io = 'input' AND t.role = 'parameter' AND t.tensor_name = ? AND c.step > ?
-        AND t.digest IS NOT NULL
-    GROUP BY c.step, t.digest HAVING count(DISTINCT c.process) > 1 LIMIT 1
-"""
-_ANY_COLLECTIVE = """
-    SELECT 1 FROM near_calls c SEMI JOIN wanted USING (process, "index")
-    WHERE c.op LIKE 'c10d::%' LIMIT 1
-"""
 
 
 class Trained(msgspec.Struct, frozen=True):
@@ -59,7 +52,7 @@ def replicas_apart(story: Story) -> Iterator[Note]:
         return
     common = frozenset.intersection(*(rank.names for rank in ranks))
     step, names = _parting(ranks, common), sorted(common)
-    if step is None or not _meet(story) or _alike_again(story.tables, names[0], step):
+    if step is None or not _meet(story) or _alike_again(story.run, names[0], step):
         return
     yield Note(
         kind="replicas-apart",
@@ -133,11 +126,30 @@ def _parting(ranks: Sequence[Trained], names: frozenset[str]) -> int | None:
 
 def _meet(story: Story) -> bool:
     """Whether the ranks exchange anything at all in the steps looked at."""
-    return bool(story.tables.rows(_ANY_COLLECTIVE, wanted=story.calls))
+    ops = chosen_columns(story.run, "calls", ("op",), story.calls)
+    return any(which(op, lambda name: name.startswith("c10d::")).any() for (op,) in ops)
 
 
-def _alike_again(tables: Tables, name: str, step: int) -> bool:
+def _alike_again(run: Run, parameter: str, step: int) -> bool:
     """Whether any later step, of all that were recorded, reads a parameter in the same bits on
     several ranks: they are averaged now and then.
     """
-    return bool(tables.rows(_SHARED, [name, step]))
+
+    def of_it(batch: Mapping[str, Array]) -> Bools:
+        return which(batch["tensor_name"], lambda name: name == parameter)
+
+    names: tuple[str, ...] = ("process", "index", "io", "role", "digest", "tensor_name")
+    reads = [
+        (process, index, digest)
+        for process, index, io, role, digest, _ in rows_where(run, "tensors", names, of_it)
+        if io == "input" and role == "parameter" and digest is not None
+    ]
+    names = ("process", "index", "step")
+    calls = keys_at((process, index) for process, index, _ in reads)
+    steps = {(process, index): at for process, index, at in rows_of(run, "calls", names, calls)}
+    readers: dict[tuple[int, int], set[int]] = {}
+    for process, index, digest in reads:
+        at = steps.get((process, index), step)
+        if at > step:
+            readers.setdefault((at, digest), set()).add(process)
+    return any(len(processes) > 1 for processes in readers.values())

@@ -28,7 +28,6 @@ from opscope.scan.training.unset_state import unset_state
 from opscope.scan.training.untrained import untrained
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
     from opscope.run.protocol import Run
 
 RULES: tuple[Callable[[Story], Iterator[Note]], ...] = (
@@ -57,16 +56,16 @@ class TrainingReport(msgspec.Struct, frozen=True):
     notes: tuple[dict[str, Any], ...] = ()
 
 
-def training_report(tables: Tables, spans: Spans) -> TrainingReport:
+def training_report(run: Run, spans: Spans) -> TrainingReport:
     """What the rules say; spans are the calls of each (process, rank, step). One step is no
     training, and asks for no text.
     """
     if len({step for _, _, step in spans}) < 2:
         return TrainingReport()
-    story = read_story(tables, spans)
-    rules = RULES if _holds_all(tables.run) else OF_ONE_CALL
+    story = read_story(run, spans)
+    rules = RULES if _holds_all(run) else OF_ONE_CALL
     notes = [note for rule in rules for note in rule(story)]
-    told = [_told(note, tables) for note in notes if not note.finding]
+    told = [_told(note, run) for note in notes if not note.finding]
     return TrainingReport(
         accusations=tuple(_accusation(note) for note in notes if note.finding),
         warnings=tuple(dict.fromkeys(_line(record) for record in told)),
@@ -96,9 +95,9 @@ def _accusation(note: Note) -> Accusation:
     )
 
 
-def _told(note: Note, tables: Tables) -> dict[str, Any]:
+def _told(note: Note, run: Run) -> dict[str, Any]:
     wanted = np.array([key(note.process, note.index)], dtype=np.int64)
-    for call, _ in whole_calls(tables, wanted, tensors=False).values():
+    for call, _ in whole_calls(run, wanted, tensors=False).values():
         about_call = {
             "rank": call.rank,
             "step": call.step,

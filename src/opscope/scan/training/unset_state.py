@@ -9,33 +9,26 @@ reads what the memory held.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import msgspec
 
 from opscope.questions.findings import listed
-from opscope.questions.tables import Tables
+from opscope.run.keys import keys_at
+from opscope.run.query import rows_of, rows_where, which
 from opscope.scan.training.story import Note, Story
 
-# Steps of optimizers in one operator that have state nobody wrote, or are skipped, and their later
-# ones: the state's storage, whether it was read, and the parameter at its position.
-_STATES = """
-    WITH steps AS (
-        SELECT c.process, c."index", c.args, any_value(f.max) AS skipped
-        FROM near_calls c SEMI JOIN wanted USING (process, "index")
-        LEFT JOIN near_tensors f ON f.process = c.process AND f."index" = c."index"
-            AND f.slot = 'kwargs.found_inf' AND f.io = 'input'
-        WHERE c.op LIKE 'aten::\\_fused\\_%' ESCAPE '\\' AND c.phase = 'optimizer'
-        GROUP BY ALL)
-    SELECT s.process, s."index", s.args, s.skipped, t.storage, t.digest IS NULL, p.tensor_name
-    FROM steps s
-    JOIN near_tensors t ON t.process = s.process AND t."index" = s."index" AND t.io = 'input'
-        AND t.role IS NULL AND t.slot LIKE '%.%' AND t.slot NOT LIKE 'kwargs.%'
-        AND t.size IS DISTINCT FROM 0
-    LEFT JOIN near_tensors p ON p.process = s.process AND p."index" = s."index"
-        AND p.io = 'input' AND p.role = 'parameter'
-        AND p.slot = '0.' || split_part(t.slot, '.', 2)
-    ORDER BY s.process, s."index", t.slot
-"""
+
+class _Input(NamedTuple):
+    """A tensor that a step reads."""
+
+    slot: str
+    role: str | None
+    storage: int | None
+    digest: int | None
+    size: int | None
+    max: float | None
+    tensor_name: str | None
 
 
 class _Read(msgspec.Struct, frozen=True):
@@ -44,7 +37,7 @@ class _Read(msgspec.Struct, frozen=True):
     process: int
     index: int
     args: str | None
-    skipped: float | None
+    skipped: bool
     storage: int | None
     unset: bool
     parameter: str | None
@@ -53,7 +46,7 @@ class _Read(msgspec.Struct, frozen=True):
 def unset_state(story: Story) -> Iterator[Note]:
     """A finding for the step that reads what a skipped first step did not write."""
     by_call: dict[tuple[int, int], list[_Read]] = {}
-    for read in _of_unset_memory(story.tables, story):
+    for read in _of_unset_memory(story):
         by_call.setdefault((read.process, read.index), []).append(read)
     for (process, index), reads in by_call.items():
         names = sorted({read.parameter for read in reads if read.parameter is not None})
@@ -72,11 +65,10 @@ def unset_state(story: Story) -> Iterator[Note]:
         )
 
 
-def _of_unset_memory(tables: Tables, story: Story) -> Iterator[_Read]:
+def _of_unset_memory(story: Story) -> Iterator[_Read]:
     """The first read of each state whose only writers were skipped steps."""
     blank: set[tuple[int, int | None]] = set()
-    for row in tables.rows(_STATES, wanted=story.calls):
-        read = _Read(*row)
+    for read in _reads(story):
         state = (read.process, read.storage)
         if read.skipped:
             if read.unset:
@@ -85,6 +77,45 @@ def _of_unset_memory(tables: Tables, story: Story) -> Iterator[_Read]:
             blank.discard(state)
             if not _is_first(read.args):
                 yield read
+
+
+def _reads(story: Story) -> Iterator[_Read]:
+    """What optimizers read as their state that do their step in one operator, in order."""
+    names: tuple[str, ...] = ("process", "index", "args", "op", "phase")
+    steps = {
+        (process, index): args
+        for process, index, args, _, phase in rows_where(
+            story.run, "calls", names, lambda batch: which(batch["op"], _is_fused), story.calls
+        )
+        if phase == "optimizer"
+    }
+    inputs: dict[tuple[int, int], list[_Input]] = {}
+    names = ("process", "index", "io", *_Input._fields)
+    for process, index, io, *row in rows_of(story.run, "tensors", names, keys_at(steps)):
+        if io == "input":
+            inputs.setdefault((process, index), []).append(_Input(*row))
+    for (process, index), given in sorted(inputs.items()):
+        names_of = {each.slot: each.tensor_name for each in given if each.role == "parameter"}
+        skipped = any(each.max for each in given if each.slot == "kwargs.found_inf")
+        for each in sorted(filter(_is_state, given), key=lambda state: state.slot):
+            yield _Read(
+                process=process,
+                index=index,
+                args=steps[process, index],
+                skipped=skipped,
+                storage=each.storage,
+                unset=each.digest is None,
+                parameter=names_of.get(f"0.{each.slot.split('.')[1]}"),
+            )
+
+
+def _is_fused(op: str) -> bool:
+    return op.startswith("aten::_fused_")
+
+
+def _is_state(given: _Input) -> bool:
+    listed_at = "." in given.slot and not given.slot.startswith("kwargs.")
+    return listed_at and given.role is None and given.size != 0
 
 
 def _is_first(args: str | None) -> bool:
