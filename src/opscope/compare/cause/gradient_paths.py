@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
 
 MISSES = "gradients flow back through it, through golden's they do not: a detach is missing"
+MOST_CALLS = 64  # without gradients, on the way to what has some
 CUTS = "no gradients flow back through it, through golden's they do: it is detached, or frozen"
 
 
@@ -63,15 +64,33 @@ def branching(
     """The first such calls that compute with what gradients flow back to on both sides: where one
     part of a sum of gradients is missing, no call of the backward pass tells which.
     """
-    side, flow = pairing.target, pairing.flows[0]
-    graded = _contents(pairing, 0, _with_gradients(side), read=True)
-    for rows, words in _rows_on_one_side(pairing, meetings, vague, place):
+    for rows, words in _rows_on_one_side(pairing, meetings, vague, place, least=1):
         for row in rows.tolist():
-            call = int(side.tensors.call[row])
-            read = [at for at in inputs_of(side, call) if not side.tensors.parameter[at]]
-            if _computes(pairing, row) and np.isin(flow.state[read], graded).any():
+            cut = 0 if words == CUTS else 1
+            end = row if cut == 0 else int(meetings.partner[0][row])
+            if _computes(pairing, row) and _reads_graded(pairing, cut, end):
                 return _path(pairing, meetings, row, words)
     return None
+
+
+def _reads_graded(pairing: Pairing, number: int, row: int) -> bool:
+    """Whether what a call of a side without gradients made comes of something that gradients flow
+    back to, by calls that have none either.
+    """
+    side, flow = (pairing.target, pairing.golden)[number], pairing.flows[number]
+    back = _with_gradients(side)
+    graded = _contents(pairing, number, back, read=True)
+    waiting, seen = [int(side.tensors.call[row])], set[int]()
+    while waiting and len(seen) < MOST_CALLS:
+        call = waiting.pop()
+        if call in seen or back[call]:
+            continue
+        seen.add(call)
+        read = [at for at in inputs_of(side, call) if not side.tensors.parameter[at]]
+        if np.isin(flow.state[read], graded).any():
+            return True
+        waiting.extend(int(made) for made in flow.producer[read] if made >= 0)
+    return False
 
 
 def _computes(pairing: Pairing, row: int) -> bool:
@@ -85,9 +104,16 @@ def _path(pairing: Pairing, meetings: Meetings, row: int, words: str) -> Path:
 
 
 def _rows_on_one_side(
-    pairing: Pairing, meetings: Meetings, vague: Bools, place: tuple[int, int]
+    pairing: Pairing,
+    meetings: Meetings,
+    vague: Bools,
+    place: tuple[int, int],
+    *,
+    least: int = 2,
 ) -> Iterator[tuple[Ints, str]]:
-    """The target's rows that meet what has gradients, and have none, or the other way round."""
+    """The target's rows, of so many elements at least, that meet what has gradients, and have none,
+    or the other way round.
+    """
     target, golden = pairing.target, pairing.golden
     if not any(map(_tell, (target, golden))) or STAGED & {*map(spelling, (target, golden))}:
         return  # MindSpore shows a part of its backward passes, TensorFlow's calls are guessed
@@ -102,7 +128,7 @@ def _rows_on_one_side(
     rows = np.flatnonzero(
         tensors.output & here[tensors.call] & ~meetings.unmet(0) & ~vague & ~tensors.parameter
     )
-    rows = rows[(meetings.partner[0][rows] >= 0) & (tensors.size[rows] > 1)]
+    rows = rows[(meetings.partner[0][rows] >= 0) & (tensors.size[rows] >= least)]
     rows = rows[_forward(golden)[golden.tensors.call[meetings.partner[0][rows]]]]
     partner = meetings.partner[0][rows]
     content = pairing.flows[0].state[rows], pairing.flows[1].state[partner]

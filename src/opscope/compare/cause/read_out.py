@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from opscope.compare.side.producers import Flow
 
     Numbers = list[tuple[Place, float]]
+    Making = tuple[object, ...]
 
 MOST_BETWEEN = 64  # numbers that one side alone reads out in between
 MAX_ABOVE = 1000  # calls looked at above a number
@@ -73,6 +74,8 @@ def _unlike(
     """
     rows, places, same = _aligned(pairing, meetings)
     pairs = list(_between(same, *map(len, rows)))
+    if len(same) + len(pairs) < min(map(len, rows)):
+        pairs = _made_like(pairing, rows, same)
     both = len(same) + len(pairs)
     if not alone and len(pairs) > len(same):
         return both, []
@@ -122,6 +125,37 @@ def _same(mine: Numbers, theirs: Numbers, limit: float) -> list[tuple[int, int]]
                 start = i + 1
                 break
     return same
+
+
+def _made_like(
+    pairing: Pairing, rows: list[Ints], same: list[tuple[int, int]]
+) -> list[tuple[int, int]]:
+    """Entries of either side that are computed as those are that are the same, where both sides
+    have as many: a program may read out what another does not.
+    """
+    columns = zip((pairing.target, pairing.golden), pairing.flows, rows, strict=True)
+    makings = [[_making(side, flow, row) for row in some.tolist()] for side, flow, some in columns]
+    pairs = set[tuple[int, int]]()
+    for mine, theirs in {(makings[0][i], makings[1][j]) for i, j in same}:
+        entries = [
+            [at for at, making in enumerate(each) if making == wanted]
+            for each, wanted in zip(makings, (mine, theirs), strict=True)
+        ]
+        if len(entries[0]) == len(entries[1]):
+            pairs.update(zip(*entries, strict=True))
+    return sorted(pairs - set(same))
+
+
+def _making(side: Side, flow: Flow, row: int, depth: int = 2) -> Making:
+    """Operators and arguments of the call that wrote a row, and of those that wrote what it
+    reads.
+    """
+    call = int(side.tensors.call[row])
+    made = int(side.calls.op[call]), int(side.calls.args[call])
+    if not depth:
+        return made
+    read = [int(source) for source in flow.source_row[inputs_of(side, call)]]
+    return *made, *(_making(side, flow, source, depth - 1) for source in read if source >= 0)
 
 
 def _between(same: list[tuple[int, int]], mine: int, theirs: int) -> Iterator[tuple[int, int]]:

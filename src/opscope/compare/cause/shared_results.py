@@ -59,7 +59,7 @@ class SharedResults:
         """Whether both sides show results in a step in which batches are cut alike; those of a
         graph are judged by themselves.
         """
-        if half_compiled(self._pairing) or self._end_alike(unmet):
+        if self._end_alike(unmet) or (half_compiled(self._pairing) and not self.cut):
             return True
         return self._comparable and bool(self.shown - self.cut)
 

@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a single number of a step tells: one that a gradient should flow back through, and one that
+each program reads out while it counts other steps.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.compare.told_lines import marked_line, recorded, told_lines
+from torch import Tensor, nn
+
+import opscope
+
+WIDE, BATCH, STEPS = 6, 5, 4
+
+
+def drawn(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Coded(nn.Module):
+    """A code that is learned, and a commitment to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.out = nn.Linear(WIDE, WIDE), nn.Linear(WIDE, 1)
+        self.register_buffer("code", drawn(1, WIDE, seed=3))
+        with torch.no_grad():
+            for number, weight in enumerate(self.parameters()):
+                weight.copy_(drawn(*weight.shape, seed=number))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        hidden = torch.tanh(self.into(x))
+        commitment = F.mse_loss(hidden, self.code.expand_as(hidden))  # golden: commitment
+        return self.out(hidden), 0.5 * commitment
+
+
+def coded(_: str) -> None:
+    model = Coded()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(STEPS):
+        guess, commitment = model(drawn(BATCH, WIDE, seed=step))
+        loss = F.mse_loss(guess, drawn(BATCH, 1, seed=9)) + commitment
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        loss.item()
+
+
+def coded_by_hand(fault: str) -> None:
+    model = Coded()
+    weights = [weight.detach().clone().requires_grad_() for weight in model.parameters()]
+    optimizer = torch.optim.SGD(weights, lr=0.1)
+    for step in range(STEPS):
+        hidden = torch.tanh(drawn(BATCH, WIDE, seed=step) @ weights[0].T + weights[1])
+        kept = hidden.detach() if fault else hidden
+        commitment = (kept - model.code).square().mean()  # target: commitment
+        off = hidden @ weights[2].T + weights[3] - drawn(BATCH, 1, seed=9)
+        loss = off.square().mean() + 0.5 * commitment
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        loss.item()
+
+
+@pytest.mark.parametrize("fault", ["", "detached"])
+def test_a_number_that_gradients_should_flow_back_through_is_named(
+    tmp_path: Path, fault: str
+) -> None:
+    golden = recorded(coded, tmp_path / "golden")
+    found = opscope.compare(recorded(coded_by_hand, tmp_path / "run", fault), golden).document
+    assert found.verdict == ("found" if fault else "clean")
+    for finding in found.findings:
+        assert marked_line(__file__, "# target: commitment") in told_lines(finding, "target")
+        assert marked_line(__file__, "# golden: commitment") in told_lines(finding, "golden")
+
+
+class Critic(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.value, self.policy = nn.Linear(WIDE, 1), nn.Linear(WIDE, WIDE)
+        with torch.no_grad():
+            for number, weight in enumerate(self.parameters()):
+                weight.copy_(drawn(*weight.shape, seed=number))
+
+    def forward(self, x: Tensor) -> Tensor:
+        value: Tensor = self.value(torch.tanh(self.policy(x)))
+        return value
+
+
+def alternating(_: str) -> None:
+    model = Critic()
+    critic = torch.optim.SGD(model.value.parameters(), lr=0.1)
+    policy = torch.optim.SGD(model.policy.parameters(), lr=0.1)
+    for step in range(STEPS):
+        x = drawn(BATCH, WIDE, seed=20 + step)
+        loss = F.mse_loss(model(x), drawn(BATCH, 1, seed=9))
+        critic.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        critic.step()
+        loss.item()
+        if step % 2:
+            policy.zero_grad()
+            (-model(x).mean()).backward()  # type: ignore[no-untyped-call]
+            policy.step()
+
+
+def updated(weights: list[Tensor], loss: Tensor) -> tuple[list[Tensor], float]:
+    gradients = torch.autograd.grad(loss, weights)
+    pairs = zip(weights, gradients, strict=True)
+    return [(w.detach() - 0.1 * g).requires_grad_() for w, g in pairs], loss.item()
+
+
+def alternating_by_hand(fault: str) -> None:
+    """The same with weights that each update binds anew, and both numbers read out."""
+    weights = [weight.detach().clone().requires_grad_() for weight in Critic().parameters()]
+    critic, policy = weights[:2], weights[2:]
+
+    def value(x: Tensor) -> Tensor:
+        return torch.tanh(x @ policy[0].T + policy[1]) @ critic[0].T + critic[1]
+
+    for step in range(STEPS):
+        x = drawn(BATCH, WIDE, seed=20 + step)
+        critic, _ = updated(critic, (value(x) - drawn(BATCH, 1, seed=9)).square().mean())
+        if step % 2 == (0 if fault else 1):
+            policy, _ = updated(policy, -value(x).mean())
+
+
+@pytest.mark.parametrize("fault", ["", "other steps"])
+def test_losses_are_held_against_each_other_where_one_side_reads_out_more(
+    tmp_path: Path, fault: str
+) -> None:
+    golden = recorded(alternating, tmp_path / "golden")
+    found = opscope.compare(recorded(alternating_by_hand, tmp_path / "run", fault), golden)
+    assert found.document.verdict == ("found" if fault else "clean")
