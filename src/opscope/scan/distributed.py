@@ -91,7 +91,7 @@ def scan_work(task: bytes, asked: bytes) -> bytes:
                 answer = Answer(scan_apart(tables, wanted, frozenset(work.among)))
             else:
                 part = scan_part(tables, wanted, apart=False)
-                groups = tuple(sorted(map(_told, process_groups(tables))))
+                groups = tuple(sorted(map(_told, process_groups(run))))
                 answer = Answer(_bounded(part, MAX_FINDINGS * len(work.directories)), groups)
     except (OpscopeError, OSError) as error:
         answer = _lost(work, str(error))

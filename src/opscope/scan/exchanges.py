@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -17,27 +18,19 @@ import msgspec
 from opscope.judge.tolerance import precision_of
 from opscope.operators.catalogue import family, traits_of
 from opscope.questions.findings import Accusation
+from opscope.run.keys import key
+from opscope.run.query import rows_of
+from opscope.run.vectors import Texts, calls_where
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Bools, Ints
     from opscope.run.protocol import Run
+    from opscope.run.vectors import Vectors
 
 BETWEEN_RANKS = "rank-mismatch"
-# SQL of calls c: whether one exchanges values with other ranks.
-IS_EXCHANGE = "(c.phase = 'communication' OR c.op LIKE '%c10d%')"
+_STATE = ("digest", "l2norm", "mean", "size")
 _DEPTH = 6
 _MAX_RANKS = 1 << 20
-_CALLS = f"""
-    SELECT c.process, c.rank, c.step, c."index", c.op, c.name, c.args FROM calls c
-    WHERE {IS_EXCHANGE} AND c.level = 'operator'
-    ORDER BY c.rank, c."index"
-"""  # noqa: S608 - a constant of ours
-_TENSORS = f"""
-    SELECT t.process, t."index", c.op, t.io, t.slot, t.dtype, t.shape, t.digest, t.l2norm, t.mean,
-    t.size FROM tensors t
-    JOIN calls c ON t.process = c.process AND t."index" = c."index" AND c.level = 'operator'
-        AND {IS_EXCHANGE}
-"""  # noqa: S608 - a constant of ours
 
 
 class Told(Protocol):
@@ -95,7 +88,7 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 def exchange_accusations(
-    tables: Tables,
+    run: Run,
     recorded: Set[tuple[int, int]],
     *,
     parted: bool,
@@ -110,10 +103,10 @@ def exchange_accusations(
     groups: dict[Group, dict[int, dict[int, list[Exchange]]]] = defaultdict(
         lambda: defaultdict(dict)
     )
-    for one in _exchanges(tables, among):
+    for one in _exchanges(run, among):
         groups[one.group][one.step].setdefault(one.rank, []).append(one)
-    ended = {process.rank for process in tables.run.processes if process.exit_code == 0}
-    ended_well = _ended_well(tables.run)
+    ended = {process.rank for process in run.processes if process.exit_code == 0}
+    ended_well = _ended_well(run)
     lasts = dict(sorted(recorded))  # the last step of each rank
     for group, steps in groups.items():
         members = group.members
@@ -183,22 +176,44 @@ def _unseen(whole: Mapping[int, Sequence[Exchange]]) -> bool:
     return min(map(len, signs)) < len(most)
 
 
-def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchange]:
-    inputs: dict[tuple[int, int], list[tuple[int, ...]]] = defaultdict(list)
-    outputs: dict[tuple[int, int], dict[str, tuple[Any, ...]]] = defaultdict(dict)
-    for process, index, op, io, slot, dtype, shape, *state in tables.stream(_TENSORS):
+def exchange_calls(run: Run) -> Ints:
+    """Operators that exchange values with other ranks."""
+    texts = Texts()
+
+    def chosen(batch: Vectors) -> Bools:
+        ops = texts.learn(batch, "op")
+        exchange = batch.are("phase", "communication") | texts.told(ops, _is_c10d, bool)
+        return exchange & batch.are("level", "operator")
+
+    return calls_where(run, "calls", chosen)
+
+
+def _is_c10d(op: str) -> bool:
+    return "c10d" in op
+
+
+def _exchanges(run: Run, among: frozenset[int] | None) -> Iterator[Exchange]:
+    keys = exchange_calls(run)
+    names = ("rank", "index", "process", "step", "op", "name", "args")
+    calls = sorted(rows_of(run, "calls", names, keys), key=itemgetter(0, 1))
+    ops = {key(process, index): op for _, index, process, _, op, *_ in calls}
+    inputs: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+    outputs: dict[int, dict[str, tuple[Any, ...]]] = defaultdict(dict)
+    columns = ("process", "index", "io", "slot", "dtype", "shape", *_STATE)
+    for process, index, io, slot, dtype, shape, *state in rows_of(run, "tensors", columns, keys):
+        number = key(process, index)
         if io == "input":
-            inputs[process, index].append(tuple(shape or ()))
-        elif op.startswith("_c10d") or slot.partition(".")[0] == "0":
+            inputs[number].append(shape or ())
+        elif slot.partition(".")[0] == "0" or ops.get(number, "").startswith("_c10d"):
             # c10d's first argument is what it fills, the others are sent
-            outputs[process, index][slot] = (dtype, *state)
+            outputs[number][slot] = (dtype, *state)
     groups: dict[str | None, Group | None] = {}  # by the words of a call, which name all ranks
-    for process, rank, step, index, op, name, args in tables.stream(_CALLS):
+    for rank, index, process, step, op, name, args in calls:
         if args not in groups:
             groups[args] = _looked_at(args, among)
         group = groups[args]
         if group is not None and rank in group.members and not traits_of(op).alone:
-            call_id = (process, index)
+            number = key(process, index)
             yield Exchange(
                 process,
                 rank,
@@ -207,8 +222,8 @@ def _exchanges(tables: Tables, among: frozenset[int] | None) -> Iterator[Exchang
                 op,
                 name,
                 group,
-                tuple(inputs[call_id]),
-                outputs[call_id],
+                tuple(inputs[number]),
+                outputs[number],
             )
 
 
@@ -337,10 +352,10 @@ def between_ranks(
     )
 
 
-def process_groups(tables: Tables) -> set[tuple[int, ...]]:
+def process_groups(run: Run) -> set[tuple[int, ...]]:
     """Ranks of every process group that a collective names."""
-    texts = tables.rows(f"SELECT DISTINCT args FROM ({_CALLS})")  # noqa: S608 - fixed text
-    return {group[1] for (args,) in texts if (group := group_of(args)) is not None}
+    texts = {args for (args,) in rows_of(run, "calls", ("args",), exchange_calls(run))}
+    return {group[1] for args in texts if (group := group_of(args)) is not None}
 
 
 def group_of(args: str | None) -> tuple[str, tuple[int, ...]] | None:

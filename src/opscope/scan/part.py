@@ -24,6 +24,7 @@ from opscope.scan.exchanges import exchange_accusations
 from opscope.scan.finite_overflow import quiet_accusations
 from opscope.scan.float_status import StatusTold, told_by
 from opscope.scan.gradients import gradient_report
+from opscope.scan.held import held_by
 from opscope.scan.judged_calls import losses, suspicious_calls
 from opscope.scan.near_limit import near_limit_warnings
 from opscope.scan.one_program import program_accusations
@@ -186,16 +187,23 @@ def ranks_apart(tables: Tables, among: frozenset[int] | None = None) -> list[Acc
     """What is told of several ranks; among: the only ones that are looked at, where others are of
     the job too.
     """
-    recorded = {(rank, step) for _, rank, step in counts(tables.run).spans}
-    replicas = list(replica_accusations(tables))
+    run = tables.run
+    recorded = {(rank, step) for _, rank, step in counts(run).spans}
+    replicas, programs = _by_parameters(run)
     return [
-        *ended_first(tables.run),
-        *mode_accusations(tables),
-        *program_accusations(tables),
-        *unequal_calls(tables),
-        *exchange_accusations(tables, recorded, parted=bool(replicas), among=among),
+        *ended_first(run),
+        *programs,
+        *unequal_calls(run),
+        *exchange_accusations(run, recorded, parted=bool(replicas), among=among),
         *replicas,
     ]
+
+
+def _by_parameters(run: Run) -> tuple[list[Accusation], list[Accusation]]:
+    """Where parameters of ranks part, and ranks that run something else with equal gradients."""
+    held = held_by(run)
+    replicas = list(replica_accusations(run, held))
+    return replicas, [*mode_accusations(run, held), *program_accusations(run, held)]
 
 
 def _chosen(

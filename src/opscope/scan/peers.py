@@ -9,43 +9,32 @@ bits; and only where the mode shows, in the operators the module itself runs or 
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from opscope.questions.findings import Accusation
+from opscope.run.hashes import mixed
+from opscope.run.query import rows_of
+from opscope.run.vectors import begins_of, calls_where, codes_of
 from opscope.scan.exchanges import between_ranks, odd_ranks
 from opscope.scan.training.facts import Facts, facts_of
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Bools
+    from opscope.run.protocol import Run
+    from opscope.run.vectors import Vectors
+    from opscope.scan.held import Held
 
 MAX_NAMES = 64
-# Ranks that hold a gradient with the same bits in a step; one number everywhere says nothing.
-_TOGETHER = """
-    SELECT DISTINCT step, ranks FROM (
-        SELECT c.step, list_sort(list(DISTINCT c.rank)) AS ranks
-        FROM tensors t JOIN calls c USING (process, "index")
-        WHERE t.role = 'gradient' AND t.tensor_name IS NOT NULL AND t.digest IS NOT NULL
-            AND t.min < t.max
-        GROUP BY c.step, t.tensor_name, t.digest HAVING count(DISTINCT c.rank) > 1)
-    ORDER BY step, ranks
-"""
-_CALLED = """
-    SELECT step, module, rank, process, "index", name FROM calls
-    WHERE level = 'module' AND phase = 'forward' AND list_contains(?, module)
-    ORDER BY step, "index"
-"""
-# What each of these modules runs itself in a step: its operators, and the flags among arguments.
-_RUN = """
-    SELECT step, module, rank,
-        string_agg(op || coalesce(regexp_extract_all(args, '\\b(true|false)\\b')::VARCHAR, ''), ' '
-            ORDER BY "index")
-    FROM calls WHERE level = 'operator' AND phase = 'forward' AND list_contains(?, module)
-    GROUP BY ALL
-"""
+_FLAGS = re.compile(r"\b(?:true|false)\b", re.ASCII)
+Where = tuple[int, str, int]  # step, module, rank
+Ran = tuple[str, tuple[str, ...] | None]  # an operator, and the flags among its arguments
 
 
 class Called(msgspec.Struct, frozen=True):
@@ -60,33 +49,63 @@ class Called(msgspec.Struct, frozen=True):
     times: int
     trains: bool
 
+    @property
+    def where(self) -> Where:
+        return self.step, self.module, self.rank
 
-def mode_accusations(tables: Tables) -> Iterator[Accusation]:
+
+def mode_accusations(run: Run, held: Held) -> Iterator[Accusation]:
     """The first module of each odd rank that is in eval mode there, in training mode elsewhere."""
-    facts = {process.process: facts_of(process.torch) for process in tables.run.processes}
+    facts = {process.process: facts_of(process.torch) for process in run.processes}
     paths = sorted({path for each in facts.values() for path in each.modes})
-    together = tables.rows(_TOGETHER) if paths else []
+    together = _together(held) if paths else []
     if not together:
         return
-    called = _called(tables, paths, facts)
-    ran = {(step, path, rank): text for step, path, rank, text in tables.rows(_RUN, [paths])}
-    by_rank: dict[int, list[tuple[Called, Called, list[int]]]] = defaultdict(list)
+    called = _called(run, paths, {step for step, _ in together}, facts)
+    partings = []
     for step, ranks in together:
         for path in paths:
             here = {rank: each for rank in ranks if (each := called.get((step, path, rank)))}
-            parted = _parted(here, {rank: ran.get((step, path, rank)) for rank in here})
-            if parted is not None:
-                by_rank[parted[0].rank].append(parted)
+            parted = _parted(here)
+            partings += [] if parted is None else [parted]
+    ran = _ran(run, {(one.step, one.module) for one, _, _ in partings}) if partings else {}
+    by_rank: dict[int, list[tuple[Called, Called, list[int]]]] = defaultdict(list)
+    for mine, theirs, odd in partings:
+        if ran.get(mine.where) != ran.get(theirs.where):
+            by_rank[mine.rank].append((mine, theirs, odd))
     yield from map(_accusation, by_rank.values())
 
 
+def _together(held: Held) -> list[tuple[int, tuple[int, ...]]]:
+    """Steps, and ranks that hold a gradient with the same bits in them; one number everywhere says
+    nothing.
+    """
+    own = held.at(np.flatnonzero(held.gradient & held.telling))
+    gradient = mixed(own.name, own.digest, own.step.astype(np.uint64))
+    order = np.lexsort((own.rank, gradient))
+    order = order[begins_of(gradient[order], own.rank[order])]
+    begins = begins_of(gradient[order])
+    steps = own.step[order[begins]].tolist()
+    ranks = np.split(own.rank[order], begins[1:]) if len(begins) else []
+    every = {(step, tuple(each.tolist())) for step, each in zip(steps, ranks, strict=True)}
+    return sorted((step, each) for step, each in every if len(each) > 1)
+
+
 def _called(
-    tables: Tables, paths: Sequence[str], facts: Mapping[int, Facts]
-) -> dict[tuple[int, str, int], Called]:
-    """By step, path and rank the calls that are all of one mode."""
-    calls: dict[tuple[int, str, int], list[tuple[int, int, str]]] = defaultdict(list)
-    for step, path, rank, *call in tables.stream(_CALLED, [paths]):
-        calls[step, path, rank].append((call[0], call[1], call[2]))
+    run: Run, paths: Sequence[str], steps: Collection[int], facts: Mapping[int, Facts]
+) -> dict[Where, Called]:
+    """The calls that are all of one mode."""
+    modules, wanted = codes_of(paths), [*steps]
+
+    def chosen(batch: Vectors) -> Bools:
+        there = np.isin(batch.numbers("step"), wanted) & batch.are("level", "module")
+        return there & batch.are("phase", "forward") & np.isin(batch.hashes("module"), modules)
+
+    calls: dict[Where, list[tuple[int, int, str]]] = defaultdict(list)
+    names = ("index", "process", "step", "module", "rank", "name")
+    rows = rows_of(run, "calls", names, calls_where(run, "calls", chosen))
+    for index, process, step, path, rank, name in sorted(rows, key=itemgetter(0)):
+        calls[step, path, rank].append((process, index, name))
     uniform = {}
     for (step, path, rank), places in calls.items():
         modes = {facts[process].trains(path, index) for process, index, _ in places}
@@ -98,10 +117,24 @@ def _called(
     return uniform
 
 
-def _parted(
-    here: Mapping[int, Called], ran: Mapping[int, str | None]
-) -> tuple[Called, Called, list[int]] | None:
-    """The odd call, another one, and the ranks that are odd, where modes part and it shows."""
+def _ran(run: Run, places: Collection[tuple[int, str]]) -> dict[Where, list[Ran]]:
+    """What modules run themselves in steps: operators, and the flags among their arguments."""
+    modules, steps = codes_of({path for _, path in places}), [step for step, _ in places]
+
+    def chosen(batch: Vectors) -> Bools:
+        there = np.isin(batch.numbers("step"), steps) & batch.are("level", "operator")
+        return there & batch.are("phase", "forward") & np.isin(batch.hashes("module"), modules)
+
+    ran: dict[Where, list[Ran]] = defaultdict(list)
+    names = ("index", "step", "module", "rank", "op", "args")
+    rows = rows_of(run, "calls", names, calls_where(run, "calls", chosen))
+    for _, step, path, rank, op, args in sorted(rows, key=itemgetter(0)):
+        ran[step, path, rank].append((op, None if args is None else tuple(_FLAGS.findall(args))))
+    return ran
+
+
+def _parted(here: Mapping[int, Called]) -> tuple[Called, Called, list[int]] | None:
+    """The odd call, another one, and the ranks that are odd, where modes part."""
     if len({each.times for each in here.values()}) != 1:
         return None
     modes = {rank: each.trains for rank, each in here.items()}
@@ -109,7 +142,7 @@ def _parted(
         return None
     odd = odd_ranks(modes)
     other = next(rank for rank in sorted(modes) if rank not in odd)
-    return (here[odd[0]], here[other], odd) if ran[odd[0]] != ran[other] else None
+    return here[odd[0]], here[other], odd
 
 
 def _accusation(partings: Sequence[tuple[Called, Called, list[int]]]) -> Accusation:

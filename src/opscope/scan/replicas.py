@@ -9,8 +9,9 @@ gradient of one number everywhere (zeros) says nothing.
 
 from __future__ import annotations
 
+import sys
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
@@ -22,68 +23,59 @@ from opscope.operators.catalogue import traits_of
 from opscope.questions.arguments import difference
 from opscope.questions.findings import Accusation
 from opscope.questions.rows import whole_calls
-from opscope.run.keys import key
+from opscope.run.hashes import distinct, hash_of, mixed
+from opscope.run.keys import indices_of, key, keys_at, keys_of, processes_of
+from opscope.run.query import chosen_columns
+from opscope.run.vectors import begins_of, differ, found_in
 from opscope.scan.exchanges import between_ranks, odd_ranks
+from opscope.scan.held import UNKNOWN
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Array, Bools, Ints, Words
+    from opscope.run.protocol import Run
     from opscope.run.schema import Call
+    from opscope.scan.held import Held
 
 MAX_NAMES = 64
-# A call that writes a tensor nobody had read before has two states of it: the later version holds.
-_STATES = """
-    SELECT c.rank, c.step, c.op, c.phase, s.* FROM (
-        SELECT process, role, tensor_name, shape, version, min("index") AS "index",
-        any_value(digest) AS digest,
-            any_value(min) < any_value(max) AS telling
-        FROM tensors WHERE role IN ('parameter', 'gradient') AND tensor_name IS NOT NULL
-        AND version IS NOT NULL AND digest IS NOT NULL
-        GROUP BY ALL) s JOIN calls c USING (process, "index")
-"""
-# One gradient on several ranks, whose parameter they leave unlike at the end of the step; one
-# that is shared in other steps but not in this one, in which others are, and which parts a
-# parameter that was equal before; and one rank that shares it with these others in another step,
-# and with nobody in this one.
-_PARTED = f"""
-    WITH states AS ({_STATES}),
-    kept AS (SELECT rank, step, tensor_name, shape,
-        arg_max(digest, ("index", version)) AS after FROM states
-        WHERE role = 'parameter' GROUP BY ALL),
-    shared AS (SELECT g.step, g.tensor_name, k.shape, list(DISTINCT g.rank) AS ranks,
-    count(DISTINCT k.after) AS states
-        FROM states g JOIN kept k ON g.rank = k.rank AND g.step = k.step
-        AND g.tensor_name = k.tensor_name AND g.shape = k.shape
-        WHERE g.role = 'gradient' AND g.telling GROUP BY g.step, g.tensor_name, g.digest, k.shape
-        HAVING count(DISTINCT g.rank) > 1),
-    alone AS (SELECT k.step, k.tensor_name, k.shape, list(DISTINCT k.rank) AS ranks
-        FROM kept k JOIN kept p ON p.rank = k.rank AND p.step = k.step - 1
-        AND p.tensor_name = k.tensor_name AND p.shape = k.shape
-        WHERE k.tensor_name IN (SELECT tensor_name FROM shared) AND k.step IN (SELECT step
-        FROM shared)
-            AND (k.step, k.tensor_name) NOT IN (SELECT (step, tensor_name) FROM shared)
-        GROUP BY ALL HAVING count(DISTINCT k.rank) > 1 AND count(DISTINCT p.after) = 1
-        AND count(DISTINCT k.after) > 1),
-    left_out AS (SELECT s.step, s.tensor_name, s.shape, list_append(s.ranks, k.rank) AS ranks
-        FROM shared s
-        JOIN kept k ON k.step = s.step AND k.tensor_name = s.tensor_name AND k.shape = s.shape
-        JOIN kept o ON o.rank = s.ranks[1] AND o.step = s.step
-        AND o.tensor_name = s.tensor_name AND o.shape = s.shape AND o.after != k.after
-        JOIN kept p ON p.rank = k.rank AND p.step = s.step - 1
-        AND p.tensor_name = s.tensor_name AND p.shape = s.shape
-        JOIN kept b ON b.rank = s.ranks[1] AND b.step = s.step - 1
-        AND b.tensor_name = s.tensor_name AND b.shape = s.shape AND b.after = p.after
-        WHERE s.states = 1 AND NOT EXISTS (SELECT 1 FROM shared v WHERE v.step = s.step
-            AND v.tensor_name = s.tensor_name AND list_contains(v.ranks, k.rank))
-        AND EXISTS (SELECT 1 FROM shared w WHERE w.tensor_name = s.tensor_name
-            AND w.step > s.step AND list_has_all(w.ranks, list_append(s.ranks, k.rank))))
-    SELECT step, tensor_name, shape, ranks FROM shared WHERE states > 1
-    UNION ALL SELECT step, tensor_name, shape, ranks FROM alone
-    UNION ALL SELECT step, tensor_name, shape, ranks FROM left_out ORDER BY step, tensor_name
-"""  # noqa: S608 - fixed text
-_HISTORY = f"""
-    SELECT role, rank, step, process, "index", digest, op, phase FROM ({_STATES})
-    WHERE tensor_name = ? ORDER BY rank, "index", version
-"""  # noqa: S608 - fixed text
+ROLES = ("parameter", "gradient")
+Found = tuple[int, str, tuple[int, ...]]  # step, name, ranks
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What each rank's parameters hold at the end of each step, and before, at the end of the step
+    before this one, where that is known.
+
+    place: a hash of the step, the name and the shape; owned: one with the rank.
+    """
+
+    place: Words
+    owned: Words
+    rank: Ints
+    step: Ints
+    name: Words
+    after: Words
+    before: Words
+    known: Bools
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A parameter in a step, and what each rank holds of it before and after."""
+
+    step: int
+    name: str
+    held: dict[int, tuple[int, int]]
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """A gradient that has the same bits on these ranks; alike: whether they leave its parameter
+    alike at the end of the step.
+    """
+
+    step: int
+    name: str
+    place: int
+    ranks: tuple[int, ...]
+    alike: bool
 
 
 class State(msgspec.Struct, frozen=True):
@@ -96,6 +88,9 @@ class State(msgspec.Struct, frozen=True):
     digest: int
     op: str
     phase: str
+
+
+History = dict[str, dict[int, list[State]]]  # by role and rank
 
 
 class Parting(msgspec.Struct, frozen=True):
@@ -116,29 +111,24 @@ class Parting(msgspec.Struct, frozen=True):
     unexchanged: bool = False
 
 
-def replica_accusations(tables: Tables) -> Iterator[Accusation]:
+def replica_accusations(run: Run, held: Held) -> Iterator[Accusation]:
     """Where replicas of parameters part, those that part at one line together."""
-    first: dict[str, tuple[int, ...]] = {}
-    for _, name, _, ranks in tables.rows(_PARTED):
-        first.setdefault(name, tuple(sorted(ranks)))
+    states = _states(held)
+    first = dict(list(_parted(states).items())[:MAX_NAMES])
     partings = [
         parting
-        for name in list(first)[:MAX_NAMES]
-        if (parting := _located(tables, name, first[name])) is not None
+        for name, history in _histories(run, states, first)
+        if (parting := _located(name, history)) is not None
     ]
     if not partings:
         return
-    places = [
+    places = keys_at(
         (state.process, state.index)
         for parting in partings
         for state in (parting.mine, parting.theirs)
-    ]
-    calls = {
-        call_id: call
-        for call_id, (call, _) in whole_calls(
-            tables, np.unique([key(*call_id) for call_id in places]), tensors=False
-        ).items()
-    }
+    )
+    whole = whole_calls(run, places, tensors=False)
+    calls = {number: call for number, (call, _) in whole.items()}
     sites: dict[tuple[Any, ...], list[Parting]] = defaultdict(list)
     for parting in partings:
         call = calls[key(parting.mine.process, parting.mine.index)]
@@ -149,17 +139,168 @@ def replica_accusations(tables: Tables) -> Iterator[Accusation]:
         yield _accusation(together, calls)
 
 
-def _located(tables: Tables, name: str, ranks: Sequence[int]) -> Parting | None:
+def _states(held: Held) -> Held:
+    """The first row of each state. A call that writes a tensor nobody had read before has two
+    states of it: the later version holds.
+    """
+    what = mixed(held.name, held.what)
+    state = _hashed(what, held.gradient, processes_of(held.key), held.version)
+    order = np.argsort(state, kind="stable")
+    order = order[held.version[order] != UNKNOWN]
+    begins = begins_of(state[order])
+    telling = np.logical_or.reduceat(held.telling[order], begins)
+    return msgspec.structs.replace(held.at(order[begins]), telling=telling)
+
+
+def _hashed(what: Words, *numbers: Array) -> Words:
+    return mixed(what, *(column.astype(np.uint64) for column in numbers))
+
+
+def _kept(states: Held) -> Kept:
+    own = states.at(np.flatnonzero(~states.gradient & (states.what != 0)))
+    place = _hashed(own.what, own.step)
+    order = np.lexsort((own.version, indices_of(own.key), own.rank, place))
+    last = order[np.roll(begins_of(place[order], own.rank[order]), -1) - 1]
+    own, place = own.at(last), place[last]
+    owned, before = (_hashed(own.what, own.rank, own.step - ago) for ago in (0, 1))
+    at, known = found_in(owned, before)
+    return Kept(place, owned, own.rank, own.step, own.name, own.digest, own.digest[at], known)
+
+
+def _parted(states: Held) -> dict[str, tuple[int, ...]]:
+    """By name of what parts the ranks that do, where that is first seen, in this order.
+
+    They share a gradient and leave its parameter unlike at the end of the step, or share it in
+    other steps and not in this one (_alone), or one of them does not (_left_out).
+    """
+    kept, names = _kept(states), states.texts.of
+    rows, begins = _sharing(states, kept)
+    unlike, places = differ(kept.after[rows], begins), _parting(kept, names)
+    if not unlike.any() and not places:
+        return {}
+    shared = [
+        Shared(
+            int(kept.step[one[0]]),
+            names[int(kept.name[one[0]])],
+            int(kept.place[one[0]]),
+            tuple(kept.rank[one].tolist()),
+            not apart,
+        )
+        for one, apart in zip(np.split(rows, begins[1:]), unlike.tolist(), strict=True)
+    ]
+    apart = ((one.step, one.name, one.ranks) for one in shared if not one.alike)
+    first: dict[str, tuple[int, ...]] = {}
+    for _, name, ranks in sorted([*apart, *_alone(places, shared), *_left_out(places, shared)]):
+        first.setdefault(name, ranks)
+    return first
+
+
+def _sharing(states: Held, kept: Kept) -> tuple[Ints, Ints]:
+    """Rows of what is kept by each rank of each gradient that several ranks share, those of one
+    gradient together, and where each begins.
+    """
+    own = states.at(np.flatnonzero(states.gradient & (states.what != 0) & states.telling))
+    rows, known = found_in(kept.owned, _hashed(own.what, own.rank, own.step))
+    rows = rows[known]
+    gradient = mixed(kept.place[rows], own.digest[known])
+    order = np.lexsort((kept.rank[rows], gradient))
+    order = order[begins_of(gradient[order], kept.rank[rows[order]])]
+    begins = begins_of(gradient[order])
+    counts = np.diff(begins, append=len(order))
+    several = counts[counts > 1]
+    return rows[order[np.repeat(counts > 1, counts)]], np.cumsum(several) - several
+
+
+def _parting(kept: Kept, names: Mapping[int, str]) -> dict[int, Place]:
+    """The places at which ranks part that held the same in the step before."""
+    rows = np.flatnonzero(kept.known)
+    order = rows[np.lexsort((kept.before[rows], kept.place[rows]))]
+    begins = begins_of(kept.place[order], kept.before[order])
+    parted = kept.place[order[begins[differ(kept.after[order], begins)]]]
+    places: dict[int, Place] = {}
+    for row in rows[np.isin(kept.place[rows], parted)].tolist() if len(parted) else ():
+        here = Place(int(kept.step[row]), names[int(kept.name[row])], {})
+        held = places.setdefault(int(kept.place[row]), here).held
+        held[int(kept.rank[row])] = int(kept.before[row]), int(kept.after[row])
+    return places
+
+
+def _alone(places: Mapping[int, Place], shared: Sequence[Shared]) -> Iterator[Found]:
+    """Where nobody shares a gradient that is shared in other steps, in a step in which others are,
+    and what all held alike parts.
+    """
+    names, steps = {one.name for one in shared}, {one.step for one in shared}
+    known = {(one.step, one.name) for one in shared}
+    for place in places.values():
+        before, after = map(set, zip(*place.held.values(), strict=True))
+        if (
+            place.name in names
+            and place.step in steps
+            and (place.step, place.name) not in known
+            and len(before) == 1 < len(after)
+        ):
+            yield place.step, place.name, tuple(sorted(place.held))
+
+
+def _left_out(places: Mapping[int, Place], shared: Sequence[Shared]) -> Iterator[Found]:
+    """Where a rank parts from others that it held the same with, and shares no gradient in this
+    step, but one with all of them in a later one.
+    """
+    of_name: dict[str, list[Shared]] = defaultdict(list)
+    for one in shared:
+        of_name[one.name].append(one)
+    for one in shared:
+        held = places[one.place].held if one.alike and one.place in places else {}
+        before, after = held.get(one.ranks[0], (None, None))
+        for rank, own in held.items():
+            with_it = [other for other in of_name[one.name] if rank in other.ranks]
+            if (
+                own[0] == before
+                and own[1] != after
+                and all(other.step != one.step for other in with_it)
+                and any(
+                    other.step > one.step and {*one.ranks} <= {*other.ranks} for other in with_it
+                )
+            ):
+                yield one.step, one.name, tuple(sorted({*one.ranks, rank}))
+
+
+def _histories(
+    run: Run, states: Held, ranks: Mapping[str, Collection[int]]
+) -> Iterator[tuple[str, History]]:
+    """By name the states of what is named, of its ranks that are given, in the order of calls."""
+    codes = {name: np.uint64(hash_of(name)) for name in ranks}
+    wanted = np.isin(states.name, np.array([*codes.values()], dtype=np.uint64))
+    own = states.at(np.flatnonzero(wanted))
+    calls = distinct(own.key)
+    op, phase = _words_of(run, calls)
+    for name, code in codes.items():
+        history: History = {role: {rank: [] for rank in ranks[name]} for role in ROLES}
+        rows = np.flatnonzero((own.name == code) & np.isin(own.rank, [*ranks[name]]))
+        one = own.at(rows[np.lexsort((own.version[rows], indices_of(own.key[rows])))])
+        at = np.searchsorted(calls, one.key)
+        places = (one.rank, one.step, processes_of(one.key), indices_of(one.key), one.digest)
+        columns = (column.tolist() for column in (one.gradient, *places, op[at], phase[at]))
+        for gradient, rank, *state in zip(*columns, strict=True):
+            history[ROLES[gradient]][rank].append(State(rank, *state))
+        yield name, history
+
+
+def _words_of(run: Run, calls: Ints) -> tuple[Array, Array]:
+    """Operator and phase of each of these calls."""
+    op, phase = (np.empty(len(calls), dtype=object) for _ in range(2))
+    names = ("process", "index", "op", "phase")
+    for process, index, *words in chosen_columns(run, "calls", names, calls):
+        at = np.searchsorted(calls, keys_of(process, index))
+        op[at], phase[at] = ([sys.intern(word) for word in column] for column in words)
+    return op, phase
+
+
+def _located(name: str, history: History) -> Parting | None:
     """The first state in which the ranks differ, of the parameter, or of its gradient when that is
     what differed before.
     """
-    history: dict[str, dict[int, list[State]]] = {
-        "parameter": defaultdict(list),
-        "gradient": defaultdict(list),
-    }
-    for role, *state in tables.rows(_HISTORY, [name]):
-        history[role][state[0]].append(State(*state))
-    values = {rank: _changes(history["parameter"][rank]) for rank in ranks}
+    values = {rank: _changes(states) for rank, states in history["parameter"].items()}
     parted = _first_unlike(values)
     if parted is None:
         return None
