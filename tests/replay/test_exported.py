@@ -19,6 +19,9 @@ from opscope.cli.compare import compare as compare_command
 from opscope.errors import UsageError
 from opscope.formats.registry import open_run
 from opscope.replay.exported import record_exported
+from opscope.run.memory import MemoryRun
+from opscope.run.protocol import RunInfo
+from opscope.run.schema import Call
 
 pytestmark = [
     pytest.mark.zoo,
@@ -154,6 +157,28 @@ def test_a_training_is_refused(tmp_path: Path) -> None:
     file = exported(tmp_path / "model.pt2", model, (torch.ones(4, 8),))
     with pytest.raises(UsageError, match="record an inference"):
         recorded(file, tmp_path / "run")
+
+
+def test_calls_that_lie_inside_of_each_other_are_no_model(tmp_path: Path) -> None:
+    rows = [
+        Call(
+            process=0,
+            rank=0,
+            step=0,
+            index=index,
+            level="module",
+            phase="forward",
+            op="Block",
+            name=f"block#{index}",
+            parent=(index + 1) % 3,
+        )
+        for index in range(3)
+    ]
+    file = tmp_path / "model.pt2"
+    file.touch()
+    golden = MemoryRun(RunInfo(path="here", format="test"), calls=rows)
+    with pytest.raises(UsageError, match="no call of a model is recorded"):
+        record_exported(file, golden, tmp_path / "exported")
 
 
 class Hostile:

@@ -31,7 +31,7 @@ from opscope.errors import UsageError
 from opscope.operators.catalogue import traits_of
 from opscope.questions.told_operators import knowing_of
 from opscope.run.finding import Finding
-from opscope.run.query import sql
+from opscope.run.query import rows_of
 
 if TYPE_CHECKING:
     from opscope.run.finding import Document
@@ -144,12 +144,12 @@ def _unobserved(document: Document, ranked: Sequence[str], trials: Trials) -> Bi
 
 def _operators(run: Run) -> list[str]:
     """Operators of a run that compute something, in the order of their first call."""
-    query = (
-        "SELECT op, min(\"index\") AS first FROM calls WHERE level = 'operator' GROUP BY op "
-        "ORDER BY first"
-    )
+    first: dict[str, int] = {}
+    for level, op, index in rows_of(run, "calls", ("level", "op", "index")):
+        if level == "operator":
+            first[op] = min(index, first.get(op, index))
     with knowing_of(run):
-        return [row["op"] for row in sql(run, query) if computes(row["op"])]
+        return [op for op in sorted(first, key=first.__getitem__) if computes(op)]
 
 
 def computes(op: str) -> bool:

@@ -15,27 +15,35 @@ import select
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
+from opscope.compare.side.columns import NONE, read_tables
 from opscope.errors import FormatError, UsageError
 from opscope.formats.registry import open_run
 from opscope.operators.catalogue import declared_rows
 from opscope.operators.told import Rows
 from opscope.questions.findings import place_of, slot_of
+from opscope.replay.calls import call_at
 from opscope.repro.answering import AnsweringProcess, ending
 from opscope.repro.worker import START
 from opscope.run.finding import Document, Finding
+from opscope.run.hashes import distinct, hash_of, mixed
+from opscope.run.keys import indices_of, keys_at, keys_of, merged, processes_of
 from opscope.run.progress import Progress, nobody
-from opscope.run.query import calls, sql, tensors_of
+from opscope.run.query import calls, columns, records_of, rows_where, tensors_at, tensors_of
 from opscope.run.unmatched import unmatched
 
 if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools
     from opscope.run.protocol import Run
-    from opscope.run.schema import Call
+    from opscope.run.schema import Call, Tensor
     from opscope.run.selection import Selection
 
 RESULTS = "replayed.jsonl"
@@ -438,9 +446,7 @@ NATURES = {
 
 def finding_of(run: Run, line: Line) -> Finding:
     """The finding of a wrong or flaky call."""
-    row = next(
-        call for call in calls(run) if (call.process, call.index) == (line.process, line.index)
-    )
+    row = call_at(run, line.process, line.index)
     told = line.verdict
     wrong = line.word == "wrong"
     where = (
@@ -476,22 +482,7 @@ def finding_of(run: Run, line: Line) -> Finding:
 # Whether a wrong result is that of an earlier call: a kernel that left its output as it found it
 # does not fail alone.
 
-EARLIER = """
-SELECT c.name AS name, c.step AS step, before."index" AS "index"
-FROM tensors AS mine
-JOIN tensors AS before ON before.process = mine.process AND before."index" < mine."index"
-AND before.io = 'output'
-    AND before.slot = mine.slot AND before.digest = mine.digest AND before.dtype = mine.dtype
-    AND before.shape = mine.shape
-JOIN calls AS c ON c.process = before.process AND c."index" = before."index"
-WHERE mine.process = ? AND mine."index" = ? AND mine.io = 'output' AND mine.slot = ?
-AND mine.min < mine.max AND c.op = ?
-ORDER BY before."index" DESC
-"""
-INPUTS = (
-    "SELECT slot, digest FROM tensors WHERE process = ? AND \"index\" = ? AND io = 'input' "
-    "ORDER BY slot"
-)
+_RESULT = ("io", "slot", "digest", "dtype", "shape")
 
 
 def stale(run: Run, call: Call, slot: str) -> str:
@@ -499,18 +490,45 @@ def stale(run: Run, call: Call, slot: str) -> str:
     bits; empty where there is none.
     """
     mine = _inputs(run, call.process, call.index)
-    for row in sql(run, EARLIER, [call.process, call.index, slot, call.op]):
-        if _inputs(run, call.process, row["index"]) != mine:
+    for earlier in _alike(run, call, slot):
+        if _inputs(run, earlier.process, earlier.index) != mine:
             told = (
-                f"it is bit for bit the result of {row['name']} in step {row['step']}, whose "
+                f"it is bit for bit the result of {earlier.name} in step {earlier.step}, whose "
                 "inputs were others"
             )
             return f"{told}: memory that the kernel did not write, which no call shows alone"
     return ""
 
 
+def _alike(run: Run, call: Call, slot: str) -> Iterator[Call]:
+    """Earlier calls of the operator, the last one first, whose output has the same bits, not all of
+    them one number.
+    """
+    for row in tensors_of(run, call, io="output"):
+        if row.slot != slot or row.digest is None or row.shape is None or not _varies(row):
+            continue
+        names = ("index", "process", *_RESULT)
+        rows = rows_where(run, "tensors", names, partial(_earlier, row=row))
+        same = [getattr(row, name) for name in _RESULT]
+        before = keys_at((process, index) for index, process, *result in rows if result == same)
+        known = [each for each in records_of(run, "calls", before) if each.op == call.op]
+        yield from sorted(known, key=lambda each: each.index, reverse=True)
+
+
+def _varies(row: Tensor) -> bool:
+    return row.min is not None and row.max is not None and row.min < row.max
+
+
+def _earlier(batch: Mapping[str, Array], row: Tensor) -> Bools:
+    """Which rows of calls before a tensor's have its digest."""
+    before = (batch["process"] == row.process) & (batch["index"] < row.index)
+    alike: Bools = before & (batch["digest"] == row.digest)
+    return alike
+
+
 def _inputs(run: Run, process: int, index: int) -> list[tuple[str, int | None]]:
-    return [(row["slot"], row["digest"]) for row in sql(run, INPUTS, [process, index])]
+    rows = (row for row in tensors_at(run, process, index) if row.io == "input")
+    return sorted(((row.slot, row.digest) for row in rows), key=itemgetter(0))
 
 
 # Calls that one call speaks for: of what is made with invented inputs, one of each signature
@@ -521,25 +539,15 @@ def _inputs(run: Run, process: int, index: int) -> list[tuple[str, int | None]]:
 
 Key = tuple[int, int]
 _FLOAT = re.compile(r"-?\d+\.\d+(?:e[+-]?\d+)?|-?\d+e[+-]?\d+", re.IGNORECASE)
-_INVENTED = """
-WITH kept AS (SELECT DISTINCT process, version FROM tensors WHERE value.shard IS NOT NULL),
-told AS (SELECT DISTINCT process, "index" FROM judgements)
-SELECT t.process AS process, t."index" AS at,
-       md5(string_agg(concat_ws('|', t.io, t.slot, t.dtype, t.shape, t.stride, t.device, t.layout,
-       t.tensor_class), ';'
-                      ORDER BY t.io, t.slot)) AS form
-FROM tensors AS t LEFT JOIN kept AS k ON k.process = t.process AND k.version = t.version
-GROUP BY t.process, t."index"
-HAVING bool_or(t.io = 'input' AND t.value.shard IS NULL AND k.version IS NULL)
-   AND (t.process, t."index") NOT IN (SELECT (process, "index") FROM told)
-"""
+_CALL = ("process", "index")
+_FORM = ("io", "slot", "dtype", "shape", "stride", "device", "layout", "tensor_class")
 
 
 def spoken_for(run: Run, calls: Sequence[Call]) -> dict[Key, Key]:
     """For each call whose inputs would be invented the earlier call of the same signature; the
     first of each is not in it.
     """
-    forms = {(row["process"], row["at"]): row["form"] for row in sql(run, _INVENTED)}
+    forms = _invented(run)
     whole = {(call.process, call.index): call for call in calls}
     first: dict[object, Key] = {}
     leaders: dict[Key, Key] = {}
@@ -559,6 +567,31 @@ def spoken_for(run: Run, calls: Sequence[Call]) -> dict[Key, Key]:
         if leader != key:
             leaders[key] = leader
     return leaders
+
+
+def _invented(run: Run) -> dict[Key, int]:
+    """Of each call, judged by nobody, that reads what the run keeps nowhere, a hash of its tensors
+    but for what they hold.
+    """
+    _, tensors = read_tables(run)
+    process, index, version = (
+        tensors.numbers(name, np.int64, NONE) for name in ("process", "index", "version")
+    )
+    call, known = keys_of(process, index), version != NONE
+    state = mixed(process.astype(np.uint64), version.astype(np.uint64))
+    kept = tensors.placed("value")
+    lacking = ~kept & (tensors.hashes("io") == hash_of("input"))
+    lacking &= ~(known & np.isin(state, distinct(state[kept & known])))
+    judged = [keys_of(each["process"], each["index"]) for each in columns(run, "judgements", _CALL)]
+    wanted = np.setdiff1d(call[lacking], merged(judged))
+    forms = np.zeros(len(wanted), np.uint64)
+    if len(wanted):
+        rows = np.flatnonzero(np.isin(call, wanted))
+        form = mixed(*(tensors.hashes(name) for name in _FORM))
+        np.add.at(forms, np.searchsorted(wanted, call[rows]), form[rows])
+    tensors.release()
+    places = zip(processes_of(wanted).tolist(), indices_of(wanted).tolist(), strict=True)
+    return dict(zip(places, forms.tolist(), strict=True))
 
 
 def _said(call: Call) -> str:

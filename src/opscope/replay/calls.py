@@ -17,7 +17,8 @@ from opscope.repro.build import COLLECTIVES, Material, assemble
 from opscope.repro.case import Case
 from opscope.repro.synthesis import synthesise
 from opscope.run.dtypes import dtype_of
-from opscope.run.query import record_of, sql, tensors_of
+from opscope.run.query import call_at as find_call
+from opscope.run.query import tensors_of
 from opscope.run.schema import dense_strides
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED, Flags, Laid, Memory
 from opscope.substitute.layout import Call as Plain
@@ -131,12 +132,9 @@ def forward_of(run: Run, call: Call) -> Call:
 
 def call_at(run: Run, process: int, index: int) -> Call:
     """A call by its number; UsageError when the run has none."""
-    row = next(
-        sql(run, 'SELECT * FROM calls WHERE process = ? AND "index" = ?', [process, index]), None
-    )
-    if row is None:
+    call = find_call(run, process, index)
+    if call is None:
         raise UsageError(f"call #{index} is not in the run")
-    call: Call = record_of("calls", row)
     return call
 
 

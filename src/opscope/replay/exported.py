@@ -9,8 +9,8 @@ import importlib.util
 import subprocess
 import sys
 import tempfile
-from collections import defaultdict
-from collections.abc import Iterator
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,41 +18,26 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
+from opscope.compare.side.columns import NONE, place_of, read_tables
 from opscope.errors import UsageError
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import Tables, open_tables
+from opscope.repro.rows import rows_of_versions
 from opscope.repro.tensorfile import NATIVE, Entry, write_tensors
 from opscope.run.dtypes import dtype_of
-from opscope.run.keys import key
+from opscope.run.hashes import hash_of
+from opscope.run.keys import key, keys_at, keys_of
+from opscope.run.query import records_of, rows_of
 
 if TYPE_CHECKING:
+    from opscope.arrays import Ints
     from opscope.run.protocol import Run
-    from opscope.run.schema import Call, Tensor
+    from opscope.run.schema import Call, Tensor, ValueRef
 
 ONNX = ".onnx"
 # What executes a file, and what has to be installed for it.
 CHILD, NEEDED = "opscope.record.exported_program", ("torch",)
 CHILD_OF_ONNX, NEEDED_OF_ONNX = "opscope.record.onnx_model", ("onnx", "onnxruntime")
-# Outermost calls of modules, and how many calls lie inside of each.
-_MODELS = """
-    WITH RECURSIVE inside AS (
-        SELECT process, "index", "index" AS model FROM calls
-        WHERE level = 'module' AND parent IS NULL AND again IS NULL
-        UNION ALL
-        SELECT c.process, c."index", inside.model FROM calls c
-        JOIN inside ON c.process = inside.process AND c.parent = inside."index")
-    SELECT m.rank, m.step, m.process, m."index", m.op, count(*) FROM inside
-    JOIN calls m ON m.process = inside.process AND m."index" = inside.model
-    GROUP BY ALL ORDER BY ALL
-"""
-_TRAINED = "SELECT count(*) FROM calls WHERE phase IN ('backward', 'optimizer')"
-# Calls with a row that keeps what these calls read.
-_KEPT = """
-    SELECT t.process, t.version, min(kept."index") FROM tensors t
-    SEMI JOIN wanted USING (process, "index")
-    JOIN tensors kept ON kept.process = t.process AND kept.version = t.version
-    WHERE t.io = 'input' AND kept.value IS NOT NULL GROUP BY ALL
-"""
+TRAINING = frozenset({"backward", "optimizer"})
 
 
 def record_exported(model: Path, golden: Run, output: Path) -> Path:
@@ -70,8 +55,8 @@ def record_exported(model: Path, golden: Run, output: Path) -> Path:
     lacking = [name for name in needed if importlib.util.find_spec(name) is None]
     if lacking:
         raise UsageError(f"{model}: {' and '.join(lacking)} to execute it with: not installed here")
-    with open_tables(golden) as tables, tempfile.TemporaryDirectory() as folder:
-        for number, (call, inputs) in enumerate(_given(tables)):
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (call, inputs) in enumerate(_given(golden)):
             entries = [_entry(golden, slot, each, call) for slot, each in enumerate(inputs)]
             write_tensors(Path(folder) / f"{number:06d}.safetensors", entries)
         words = [sys.executable, "-m", child, str(model), folder, str(output)]
@@ -87,32 +72,21 @@ def is_onnx(model: Path) -> bool:
     return model.suffix.lower() == ONNX
 
 
-def _given(tables: Tables) -> Iterator[tuple[Call, list[Tensor]]]:
+def _given(run: Run) -> Iterator[tuple[Call, list[Tensor]]]:
     """The calls of the model of a run, and the tensors that each was given, with their values."""
-    path = tables.run.info.path
-    if tables.rows(_TRAINED)[0][0]:
+    path = run.info.path
+    if any(phase in TRAINING for (phase,) in rows_of(run, "calls", ("phase",))):
         raise UsageError(
             f"{path}: it trains its model, whose weights are not those of the exported program "
             "for long; record an inference"
         )
-    keys = _model_calls(tables)
-    if not keys:
+    models = _model_calls(run)
+    if not models:
         raise UsageError(f"{path}: no call of a model is recorded; record --levels operator,module")
-    wanted = np.array(sorted(keys), dtype=np.int64)
-    kept = {
-        (process, version): key(process, index)
-        for process, version, index in tables.rows(_KEPT, wanted=wanted)
-    }
-    holding = whole_calls(tables, np.unique(np.array([*kept.values()], dtype=np.int64)))
-    values = {
-        (row.process, row.version): row.value
-        for _, rows in holding.values()
-        for row in rows
-        if row.value is not None
-    }
-    calls = whole_calls(tables, wanted)
-    for number in keys:
-        call, rows = calls[number]
+    whole = whole_calls(run, keys_at((call.process, call.index) for call in models))
+    values = _values(run, [row for _, rows in whole.values() for row in rows if row.io == "input"])
+    for model in models:
+        call, rows = whole[key(model.process, model.index)]
         given = sorted((row for row in rows if row.io == "input"), key=_place)
         yield (
             call,
@@ -123,18 +97,60 @@ def _given(tables: Tables) -> Iterator[tuple[Call, list[Tensor]]]:
         )
 
 
-def _model_calls(tables: Tables) -> list[int]:
+def _model_calls(run: Run) -> list[Call]:
     """The outermost calls of the class of modules in which most calls lie, of the first rank."""
-    rows = tables.rows(_MODELS)
-    inside: defaultdict[str, int] = defaultdict(int)
-    for *_, op, count in rows:
-        inside[op] += count
-    if not inside:
-        return []
-    model, rank = max(inside, key=lambda op: inside[op]), rows[0][0]
-    return [
-        key(process, index) for of, _, process, index, op, _ in rows if (of, op) == (rank, model)
-    ]
+    tops, counts = _outermost(run)
+    inside = dict(zip(tops.tolist(), counts.tolist(), strict=True))
+    calls = sorted(
+        records_of(run, "calls", tops),
+        key=lambda call: (call.rank, call.step, call.process, call.index),
+    )
+    most = Counter[str]()
+    for call in calls:
+        most[call.op] += inside[key(call.process, call.index)]
+    model = max(most, key=most.__getitem__, default=None)
+    return [call for call in calls if (call.rank, call.op) == (calls[0].rank, model)]
+
+
+def _outermost(run: Run) -> tuple[Ints, Ints]:
+    """The outermost calls of modules, sorted, and how many calls lie inside of each, itself
+    counted.
+    """
+    table, _ = read_tables(run)
+    process, index, parent, again = (
+        table.numbers(name, np.int64, NONE) for name in ("process", "index", "parent", "again")
+    )
+    calls = keys_of(process, index)
+    around = np.where(parent != NONE, place_of(keys_of(process, parent), calls), NONE)
+    top = np.where(around != NONE, around, np.arange(len(calls)))
+    for _ in range(len(calls).bit_length()):  # each time twice as far out
+        top = top[top]
+    module = table.hashes("level") == hash_of("module")
+    outermost = np.flatnonzero(module & (parent == NONE) & (again == NONE))
+    outermost = outermost[np.argsort(calls[outermost])]
+    return calls[outermost], np.bincount(top, minlength=len(calls))[outermost]
+
+
+def _values(run: Run, rows: Sequence[Tensor]) -> dict[tuple[int, int | None], ValueRef]:
+    """Where the first call that keeps what these rows hold keeps it, by process and version."""
+    versions = defaultdict[int, list[int]](list)
+    for row in rows:
+        if row.version is not None:
+            versions[row.process].append(row.version)
+    holding = dict[tuple[int, int], int]()
+    for process, wanted in versions.items():
+        kept = rows_of_versions(run, process, wanted, ("version", "index", "value"))
+        for version, index, value in kept:
+            if value is not None:
+                place = process, version
+                holding[place] = min(index, holding.get(place, index))
+    holders = keys_at((process, index) for (process, _), index in holding.items())
+    return {
+        (row.process, row.version): row.value
+        for _, tensors in whole_calls(run, holders).values()
+        for row in tensors
+        if row.value is not None
+    }
 
 
 def _place(row: Tensor) -> list[tuple[int, str]]:

@@ -14,7 +14,7 @@ import signal
 import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -26,7 +26,9 @@ from opscope.replay.kernels import Kernels
 from opscope.replay.mindspore import NEEDED, MindSporeReplayer
 from opscope.repro.form_mindspore import made_again
 from opscope.repro.forms import form_of
-from opscope.run.query import Often, sql
+from opscope.repro.rows import rows_of_versions
+from opscope.run.keys import keys_at
+from opscope.run.query import rows_of, tensors_at
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
@@ -34,14 +36,7 @@ if TYPE_CHECKING:
 
 LINE = 256
 NO_TORCH = f"torch is not installed in {sys.executable}; opscope replay runs where it is"
-CONJUGATED = """
-SELECT c.op FROM tensors AS mine
-JOIN tensors AS view ON view.process = mine.process AND view.version = mine.version
-AND view.io = 'output'
-JOIN calls AS c ON c.process = view.process AND c."index" = view."index"
-WHERE mine.process = ? AND mine."index" = ? AND mine.io = 'input'
-AND c.op IN ('aten::_conj.default', 'aten::_neg_view.default')
-"""
+LAZY = ("aten::_conj.default", "aten::_neg_view.default")
 FAILURES = (OpscopeError, MemoryError, ValueError, TypeError, RuntimeError, IndexError, KeyError)
 OF_CALL = re.compile(
     r"^\S+: (?=argument|input|its )"
@@ -202,7 +197,11 @@ def conjugated(run: Run, call: Call) -> bool:
     """Whether an input is a lazy view by conjugation or negation, or the tensor beneath one: both
     are one version of one memory.
     """
-    return next(sql(run, CONJUGATED, [call.process, call.index]), None) is not None
+    rows = tensors_at(run, call.process, call.index)
+    read = [row.version for row in rows if row.io == "input" and row.version is not None]
+    same = rows_of_versions(run, call.process, read, ("index", "io"))
+    makers = keys_at((call.process, index) for index, io in same if io == "output")
+    return any(op in LAZY for (op,) in rows_of(run, "calls", ("op",), makers))
 
 
 def told(error: BaseException) -> str:
@@ -221,13 +220,12 @@ def main(path: str, options: dict[str, Any]) -> None:
         from opscope.substitute.recorded import one_thread
 
         one_thread()
-    opened_run = open_run(path)
+    run = open_run(path)
     common = {"device": options["device"], "repeat": options["repeat"]}
     out = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # whatever a kernel prints is not an answer
     with contextlib.ExitStack() as opened:
-        run = cast("Run", opened.enter_context(Often(opened_run)))
-        opened.enter_context(knowing_of(opened_run, declared=options["declared"]))
+        opened.enter_context(knowing_of(run, declared=options["declared"]))
         other = None
         if options["python"] is not None:
             other = opened.enter_context(

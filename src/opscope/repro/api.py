@@ -18,7 +18,7 @@ from opscope.repro.case import Allowed, Buffer, Case, CaseOutput, CaseTensor, Fa
 from opscope.repro.rows import judged
 from opscope.repro.tensorfile import Entry
 from opscope.run.dtypes import dtype_of
-from opscope.run.query import record_of, sql
+from opscope.run.query import call_at
 from opscope.run.schema import dense_strides
 
 if TYPE_CHECKING:
@@ -123,15 +123,9 @@ def _allowed(rows: Sequence[CaseTensor]) -> dict[str, Allowed]:
 def _forward(run: Run, call: Call) -> Call:
     if call.phase != "backward":
         return call
-    query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
-    row = (
-        next(iter(sql(run, query, [call.process, call.forward_index])), None)
-        if call.forward_index is not None
-        else None
-    )
-    if row is None:
+    forward = None if call.forward_index is None else call_at(run, call.process, call.forward_index)
+    if forward is None:
         raise UsageError(f"{call.name}: its forward call was not recorded; leave --level api out")
-    forward: Call = record_of("calls", row)
     return forward
 
 

@@ -12,7 +12,8 @@ import msgspec
 from opscope.repro.arguments import SLOT
 from opscope.repro.case import Failure, RaisedError, Witness
 from opscope.run.dtypes import find_dtype
-from opscope.run.query import sql
+from opscope.run.keys import keys_at
+from opscope.run.query import records_of
 from opscope.run.schema import Call, Tensor
 
 if TYPE_CHECKING:
@@ -96,11 +97,9 @@ def told_by_run(run: Run, call: Call, failure: Failure) -> Failure:
         return Failure(kind="hang") if ending in STOPPED else failure
     if failure.kind not in SUGGESTED:
         return failure
-    query = (
-        'SELECT sample, tolerance FROM judgements WHERE process = ? AND "index" = ? AND kind = ?'
-    )
-    rows = list(sql(run, query, [call.process, call.index, "replay-mismatch"]))
-    samples = [_sample(row["sample"]) for row in rows]
+    judged = records_of(run, "judgements", keys_at([(call.process, call.index)]))
+    rows = [row for row in judged if row.kind == "replay-mismatch"]
+    samples = [_sample(row.sample) for row in rows]
     if not samples:
         return failure
     if all(MEMORY.search(str(sample.get("reason"))) for sample in samples):
@@ -113,7 +112,7 @@ def told_by_run(run: Run, call: Call, failure: Failure) -> Failure:
         witnesses=tuple(
             witness
             for row, sample in zip(rows, samples, strict=True)
-            if (witness := witness_of(sample, row["tolerance"])) is not None
+            if (witness := witness_of(sample, row.tolerance)) is not None
         ),
     )
 

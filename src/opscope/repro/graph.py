@@ -19,7 +19,8 @@ from opscope.errors import FormatError, UsageError
 from opscope.repro.markdown import code
 from opscope.repro.tensorfile import Entry, write_tensors
 from opscope.run.dtypes import dtype_of
-from opscope.run.query import sql
+from opscope.run.keys import keys_at
+from opscope.run.query import records_of
 from opscope.run.schema import Tensor, ValueRef
 
 if TYPE_CHECKING:
@@ -96,13 +97,11 @@ class Part(msgspec.Struct, frozen=True):
 
 def part_of(run: Run, call: Call) -> Part:
     """What a check found wrong in a graph's call; UsageError where there is nothing to cut out."""
-    query = (
-        'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND kind = '
-        "'compiled-mismatch'"
-    )
-    for row in sql(run, query, [call.process, call.index]):
+    for row in records_of(run, "judgements", keys_at([(call.process, call.index)])):
+        if row.kind != "compiled-mismatch":
+            continue
         try:
-            sample = msgspec.json.decode(row["sample"] or "{}", type=_Sample)
+            sample = msgspec.json.decode(row.sample or "{}", type=_Sample)
         except msgspec.MsgspecError:
             continue
         window = sample.window

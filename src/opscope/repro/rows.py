@@ -6,18 +6,23 @@ its inputs were kept.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from opscope.errors import UsageError
-from opscope.run.query import record_of, sql
+from opscope.run.keys import keys_at
+from opscope.run.query import records_of, rows_where
 from opscope.run.schema import ValueRef
 
 if TYPE_CHECKING:
+    from opscope.arrays import Array, Bools
     from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
+
+_VIEW = ("storage", "offset", "dtype", "shape", "stride")
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -35,18 +40,21 @@ class Sample(msgspec.Struct, frozen=True):
 
 def operators_inside(run: Run, call: Call) -> list[str]:
     """Names of the first five operator calls directly inside an api or module call."""
-    query = (
-        "SELECT name FROM calls WHERE process = ? AND parent = ? AND level = ? ORDER BY "
-        '"index" LIMIT 5'
+    inside = rows_where(
+        run,
+        "calls",
+        ("index", "name", "level", "process", "parent"),
+        lambda batch: (batch["process"] == call.process) & (batch["parent"] == call.index),
     )
-    return [row["name"] for row in sql(run, query, [call.process, call.index, "operator"])]
+    named = sorted((index, name) for index, name, level, *_ in inside if level == "operator")
+    return [name for _, name in named[:5]]
 
 
 def same_elements(row: Tensor) -> tuple[object, ...]:
     """Equal for two rows of one process and one tensor version that run through the same elements
     in the same order.
     """
-    return (row.storage, row.offset, row.dtype, row.shape, row.stride)
+    return tuple(getattr(row, name) for name in _VIEW)
 
 
 def borrow_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
@@ -57,29 +65,43 @@ def borrow_values(run: Run, rows: Sequence[Tensor]) -> list[Tensor]:
     lacking = [row for row in rows if row.value is None and row.version is not None]
     if not lacking:
         return list(rows)
-    query = (
-        "SELECT * FROM tensors WHERE process = ? AND value.shard IS NOT NULL AND version IN "
-        "(SELECT unnest(?))"
-    )
-    kept: dict[object, ValueRef] = {}
-    for holder in sql(
-        run,
-        query,
-        [lacking[0].process, sorted({row.version for row in lacking if row.version is not None})],
-    ):
-        other: Tensor = record_of("tensors", holder)
-        if other.value is not None:
-            kept.setdefault((other.version, *same_elements(other)), other.value)
+    versions = [row.version for row in lacking if row.version is not None]
+    kept = _kept_values(run, lacking[0].process, versions)
     return [row if row not in lacking else _with_value(row, kept) for row in rows]
+
+
+def _kept_values(run: Run, process: int, versions: Sequence[int]) -> dict[object, ValueRef]:
+    """The first value that is kept of each view of these versions of tensors."""
+    kept: dict[object, ValueRef] = {}
+    rows = rows_of_versions(run, process, versions, ("value", "version", *_VIEW))
+    for value, *view in rows:
+        if value is not None:
+            kept.setdefault(tuple(view), value)
+    return kept
+
+
+def rows_of_versions(
+    run: Run, process: int, versions: Sequence[int], names: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """These columns of the rows that are of these versions of a process's tensors."""
+
+    def of_them(batch: Mapping[str, Array]) -> Bools:
+        known = ~np.ma.getmaskarray(batch["version"]) & (batch["process"] == process)
+        chosen: Bools = known & np.isin(np.ma.getdata(batch["version"]), versions)
+        return chosen
+
+    if versions:
+        for row in rows_where(run, "tensors", (*names, "process", "version"), of_them):
+            yield row[: len(names)]
 
 
 def judged(run: Run, *, process: int, index: int) -> list[Sample]:
     """What checks told of a call."""
-    query = 'SELECT sample FROM judgements WHERE process = ? AND "index" = ? AND sample IS NOT NULL'
     samples = []
-    for row in sql(run, query, [process, index]):
+    for row in records_of(run, "judgements", keys_at([(process, index)])):
         with contextlib.suppress(msgspec.MsgspecError):
-            samples.append(msgspec.json.decode(row["sample"], type=Sample))
+            if row.sample is not None:
+                samples.append(msgspec.json.decode(row.sample, type=Sample))
     return samples
 
 

@@ -6,15 +6,21 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from opscope.errors import UsageError
-from opscope.run.query import record_of, sql
+from opscope.run.keys import keys_at
+from opscope.run.query import records_of, rows_of, rows_where
 from opscope.run.selection import near_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from opscope.arrays import Array, Bools
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
 
@@ -37,6 +43,15 @@ class Resolved(msgspec.Struct, frozen=True):
 
     call: Call
     note: str | None = None
+
+
+class _Place(msgspec.Struct, frozen=True, order=True):
+    """Where a call is, in the order in which calls are looked for."""
+
+    step: int
+    rank: int
+    process: int
+    index: int
 
 
 def parse_call_name(text: str) -> CallName:
@@ -65,42 +80,43 @@ def resolve(run: Run, text: str, *, step: int | None = None) -> Resolved:
         )  # a foreign name that only looks like one with a prefix
     if not rows:
         raise UsageError(_missing(run, text, wanted))
-    preferred = [row for row in rows if row["step"] == step] if wanted.step is None else []
+    preferred = [row for row in rows if row.step == step] if wanted.step is None else []
     chosen = (preferred or rows)[0]
-    query = 'SELECT * FROM calls WHERE process = ? AND "index" = ?'
-    row = next(sql(run, query, [chosen["process"], chosen["index"]]))
-    return Resolved(record_of("calls", row), _note(wanted, chosen, rows))
+    call = next(records_of(run, "calls", keys_at([(chosen.process, chosen.index)])))
+    return Resolved(call, _note(wanted, chosen, rows))
 
 
-def _find(run: Run, wanted: CallName) -> list[dict[str, Any]]:
+def _find(run: Run, wanted: CallName) -> list[_Place]:
     """Matching calls, first occurrence first."""
-    conditions = {
-        "rank": wanted.rank,
-        "step": wanted.step,
-        "name": wanted.name,
-        "index": wanted.index,
+    given = {
+        column: value
+        for column, value in msgspec.structs.asdict(wanted).items()
+        if value is not None
     }
-    given = {column: value for column, value in conditions.items() if value is not None}
-    where = " AND ".join(f'"{column}" = ?' for column in given)
-    query = (
-        f'SELECT process, rank, step, "index" FROM calls WHERE {where} ORDER BY step, rank, '  # noqa: S608
-        'process, "index"'
-    )
-    return list(sql(run, query, list(given.values())))
+
+    def meant(batch: Mapping[str, Array]) -> Bools:
+        chosen = np.ones(len(batch["index"]), dtype=np.bool_)
+        for column, value in given.items():
+            chosen &= batch[column] == value
+        return chosen
+
+    places = _Place.__struct_fields__
+    rows = rows_where(run, "calls", (*places, *given), meant)
+    return sorted(_Place(*row[: len(places)]) for row in rows)
 
 
-def _note(wanted: CallName, chosen: dict[str, Any], rows: list[dict[str, Any]]) -> str | None:
-    steps, ranks = {row["step"] for row in rows}, {row["rank"] for row in rows}
+def _note(wanted: CallName, chosen: _Place, rows: list[_Place]) -> str | None:
+    steps, ranks = {row.step for row in rows}, {row.rank for row in rows}
     parts = []
     if wanted.step is None and len(steps) > 1:
         parts.append(
-            f"step {chosen['step']} of the {len(steps)} steps that have it; write "
-            f"s{chosen['step']}/… to name one"
+            f"step {chosen.step} of the {len(steps)} steps that have it; write "
+            f"s{chosen.step}/… to name one"
         )
     if wanted.rank is None and len(ranks) > 1:
         parts.append(
-            f"rank {chosen['rank']} of the {len(ranks)} ranks that have it; write "
-            f"r{chosen['rank']}/… to name one"
+            f"rank {chosen.rank} of the {len(ranks)} ranks that have it; write "
+            f"r{chosen.rank}/… to name one"
         )
     return "taken from " + ", ".join(parts) if parts else None
 
@@ -112,11 +128,9 @@ def _missing(run: Run, text: str, wanted: CallName) -> str:
     if elsewhere:
         return (
             f"call {text!r}: not there, but at "
-            f"r{elsewhere[0]['rank']}/s{elsewhere[0]['step']}/{wanted.name}"
+            f"r{elsewhere[0].rank}/s{elsewhere[0].step}/{wanted.name}"
         )
-    names = (
-        row["name"] for row in sql(run, "SELECT DISTINCT name FROM calls LIMIT ?", [_MAX_NAMES])
-    )
-    near = near_names(wanted.name or "", names)
+    names = dict.fromkeys(name for (name,) in rows_of(run, "calls", ("name",)))
+    near = near_names(wanted.name or "", islice(names, _MAX_NAMES))
     hint = f"; did you mean {', '.join(near)}?" if near else ""
     return f"call {text!r}: this run has no call of that name{hint}"

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from opscope.run.query import sql
+from opscope.run.query import rows_of
 from opscope.run.selection import Pattern, near_names, op_spellings
 
 if TYPE_CHECKING:
@@ -29,10 +29,7 @@ def unmatched(run: Run, selection: Selection | None) -> tuple[str, ...]:
     patterns = [(option, pattern) for option, pattern in given if pattern]
     if not patterns:
         return places
-    rows = [
-        (row["op"], row["name"], row["module"])
-        for row in sql(run, "SELECT DISTINCT op, name, module FROM calls")
-    ]
+    rows = list(dict.fromkeys(rows_of(run, "calls", ("op", "name", "module"))))
     lines = (line for option, pattern in patterns for line in _lines(option, pattern, rows))
     return (*places, *lines)
 
@@ -44,8 +41,7 @@ def _missed_places(run: Run, selection: Selection) -> Iterator[str]:
     ):
         if given is None:
             continue
-        query = f"SELECT DISTINCT {column} AS place FROM calls ORDER BY place"  # noqa: S608 - a column of ours
-        there = [row["place"] for row in sql(run, query)]
+        there = sorted({place for (place,) in rows_of(run, "calls", (column,))})
         if there and not any(map(wanted, there)):
             many = (
                 f"{column}s {there[0]} to {there[-1]}" if len(there) > 1 else f"{column} {there[0]}"

@@ -16,9 +16,8 @@ from opscope.compare.cause.parted_calls import first_parted
 from opscope.compare.side.columns import NONE, place_of
 from opscope.operators.spelling import COMPILED
 from opscope.questions.compiled_nodes import DEVIATES, MISMATCH, node_words, nodes_of
-from opscope.questions.tables import open_tables
 from opscope.run.keys import keys_of
-from opscope.run.query import records
+from opscope.run.query import keys_where, records
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools
@@ -30,7 +29,6 @@ UNCHECKED = f"{CHECK} holds what is compiled against the operators it is made of
 CAPTURED = f"{CHECK} found no other results than those of its own operators, where it looked"
 PACKED = "what was compiled into a package cannot be executed operator by operator"
 PARTS = "what it reads agrees with golden's, and what it makes with nothing there"
-_AGAIN = 'SELECT process, "index" FROM calls WHERE process = ? AND again = ?'
 
 
 def inside(pairing: Pairing, graph: int) -> Cause:
@@ -88,10 +86,14 @@ def _deviating(side: Side, graph: int) -> tuple[dict[str, Any], ...] | None:
 def _repeated(side: Side, graph: int) -> Bools:
     """The calls of the second execution of a graph."""
     calls = side.calls
-    with open_tables(side.run) as tables:
-        rows = tables.rows(_AGAIN, [int(calls.process[graph]), int(calls.index[graph])])
-    pairs = np.array(rows, dtype=np.int64).reshape(-1, 2)
-    repeated: Bools = np.isin(calls.key, keys_of(pairs[:, 0], pairs[:, 1]))
+    process, index = calls.process[graph], calls.index[graph]
+    again = keys_where(
+        side.run,
+        "calls",
+        ("again",),
+        lambda batch: (batch["process"] == process) & (batch["again"] == index),
+    )
+    repeated: Bools = np.isin(calls.key, again)
     return repeated
 
 

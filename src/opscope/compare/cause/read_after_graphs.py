@@ -16,19 +16,13 @@ import numpy as np
 from opscope.compare.cause.parted_calls import AMPLIFIED, added_up, reach_of
 from opscope.compare.pair.meetings import coarse_unit, limits_of
 from opscope.compare.pair.tensors import statistic_error
-from opscope.compare.side.columns import ABSENT, NONE, OPERATOR, place_of
-from opscope.questions.tables import open_tables
-from opscope.run.keys import keys_of
+from opscope.compare.side.columns import ABSENT, NONE, OPERATOR
+from opscope.questions.rows import rows_of_calls
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
-
-_SOURCES = """
-    SELECT process, "index", source FROM calls SEMI JOIN wanted USING (process, "index")
-    WHERE source IS NOT NULL ORDER BY ALL
-"""
 
 
 def read_otherwise(pairing: Pairing, graphs: Bools, around: Ints) -> Bools:
@@ -83,14 +77,12 @@ def _by_place(side: Side, words: set[str]) -> dict[tuple[int, int, str, str], li
     by_site: defaultdict[tuple[int, int, str, str], list[int]] = defaultdict(list)
     calls = side.calls
     asked = np.flatnonzero(_asked(side) & side.which(calls.op, lambda op: op in words))
-    with open_tables(side.run) as tables:
-        rows = tables.rows(_SOURCES, wanted=calls.key[asked])
-    keys = keys_of(*(np.array([row[column] for row in rows], np.int64) for column in (0, 1)))
-    source = dict(zip(place_of(keys, calls.key).tolist(), [row[2] for row in rows], strict=True))
+    source = dict(rows_of_calls(side.run, np.unique(calls.key[asked]), "source"))
     for call in asked.tolist():
-        if call in source:
+        line = source.get(int(calls.key[call]))
+        if line is not None:
             site = (int(calls.rank[call]), int(calls.step[call]), side.operator(call))
-            by_site[(*site, source[call])].append(call)
+            by_site[(*site, line)].append(call)
     return by_site
 
 

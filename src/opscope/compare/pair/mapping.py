@@ -30,7 +30,7 @@ from opscope.compare.pair.mapping_text import read_text, refused
 from opscope.compare.side.columns import MODULE, Side
 from opscope.compare.side.tokens import bare_module
 from opscope.errors import UsageError
-from opscope.run.query import sql
+from opscope.run.hashes import hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Words
@@ -190,16 +190,11 @@ def _classes(side: Side) -> dict[str, str]:
 
 def _places(side: Side, names: Iterable[str]) -> dict[str, list[int]]:
     """Places in Side.calls of the calls with these names, in order."""
-    wanted = sorted(set(names))
-    listed = ", ".join("?" * len(wanted))
-    query = f'SELECT name, process, "index" FROM calls WHERE name IN ({listed})'  # noqa: S608 - question marks only
+    wanted = {hash_of(name): name for name in names}
     calls_of: dict[str, list[int]] = {}
-    keys = {key: call for call, key in enumerate(side.calls.key.tolist())}
-    for row in sql(side.run, query, wanted):
-        call = keys.get((row["process"] << 40) | row["index"])
-        if call is not None:
-            calls_of.setdefault(row["name"], []).append(call)
-    return {name: sorted(calls) for name, calls in calls_of.items()}
+    for call in np.flatnonzero(np.isin(side.calls.name, np.array([*wanted], np.uint64))).tolist():
+        calls_of.setdefault(wanted[int(side.calls.name[call])], []).append(call)
+    return calls_of
 
 
 def read_mapping(path: Path) -> Mapping:

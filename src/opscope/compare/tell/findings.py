@@ -36,7 +36,6 @@ from opscope.operators.catalogue import traits_of
 from opscope.questions.compiled_nodes import last_of
 from opscope.questions.findings import place_of, slot_of
 from opscope.questions.rows import whole_calls
-from opscope.questions.tables import open_tables
 from opscope.run.finding import Finding, Forward, Slot
 
 if TYPE_CHECKING:
@@ -152,8 +151,7 @@ class _Book:
             if wanted
             else np.empty(0, dtype=np.int64)
         )
-        with open_tables(side.run) as tables:
-            whole = whole_calls(tables, np.unique(keys))
+        whole = whole_calls(side.run, np.unique(keys))
         return {
             call: whole[key]
             for call, key in zip(wanted, keys.tolist(), strict=True)
