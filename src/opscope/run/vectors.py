@@ -139,6 +139,11 @@ def begins_of(*columns: Array) -> Ints:
     return np.flatnonzero(new)
 
 
+def stretches(values: Array, begins: Ints) -> list[Array]:
+    """The values of each of these stretches."""
+    return np.split(values, begins[1:]) if len(begins) else []
+
+
 def differ(values: Array, begins: Ints) -> Bools:
     """In which of these stretches values are not all the same."""
     unlike: Bools = np.minimum.reduceat(values, begins) != np.maximum.reduceat(values, begins)

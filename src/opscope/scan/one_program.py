@@ -26,7 +26,7 @@ from opscope.questions.findings import Accusation
 from opscope.run.hashes import mixed
 from opscope.run.keys import indices_of
 from opscope.run.query import rows_of
-from opscope.run.vectors import Texts, begins_of, calls_where, codes_of, vectors
+from opscope.run.vectors import Texts, begins_of, calls_where, codes_of, stretches, vectors
 from opscope.scan.exchanges import between_ranks, odd_ranks
 from opscope.scan.training.facts import facts_of
 
@@ -80,9 +80,9 @@ def program_accusations(run: Run, held: Held) -> Iterator[Accusation]:
         if odd:
             other = next(rank for rank in ranks if rank not in odd)
             mine, theirs = (_ran(run, computing, alike[0], rank) for rank in (odd[0], other))
-            parted = _parting(run, computing, (mine, theirs))
-            if parted is not None:
-                yield _accusation(*parted, odd)
+            apart = _parting(run, computing, (mine, theirs))
+            if apart is not None:
+                yield _accusation(*apart, odd)
 
 
 def _together(held: Held) -> dict[tuple[int, ...], list[int]]:
@@ -91,10 +91,10 @@ def _together(held: Held) -> dict[tuple[int, ...], list[int]]:
     """
     own = held.at(np.flatnonzero(held.gradient & (not held.shards)))
     of_rank = mixed(own.name, own.step.astype(np.uint64), own.rank.astype(np.uint64))
-    order = np.lexsort((own.version, indices_of(own.key), of_rank))
+    order = np.lexsort((-own.version, -indices_of(own.key), of_rank))
     begins = begins_of(of_rank[order])
     telling = np.logical_or.reduceat(own.telling[order], begins)
-    last = own.at(order[np.roll(begins, -1) - 1])
+    last = own.at(order[begins])
     order = np.lexsort((last.rank, last.step))
     begins = begins_of(last.step[order], last.rank[order])
     bits = np.add.reduceat(mixed(last.name, last.digest)[order], begins)
@@ -152,8 +152,8 @@ def _sequences(
     order = np.lexsort((index, rank, step))
     begins = begins_of(step[order], rank[order])
     places = zip(step[order[begins]].tolist(), rank[order[begins]].tolist(), strict=True)
-    each = np.split(sign[order], begins[1:])
-    return {place: hash(part.tobytes()) for place, part in zip(places, each, strict=False)}
+    each = stretches(sign[order], begins)
+    return {place: hash(part.tobytes()) for place, part in zip(places, each, strict=True)}
 
 
 def _alike(run: Run, ranks: Collection[int], steps: Sequence[int]) -> list[int]:
@@ -227,14 +227,14 @@ def _parting(
     shapes; of another mode modes tell.
     """
     pairs = ((mine, theirs) for mine, theirs in zip(*ran, strict=False) if mine.sign != theirs.sign)
-    parted = next(pairs, None)
-    if parted is None:
+    apart = next(pairs, None)
+    if apart is None:
         return None
-    same_op = parted[0].op == parted[1].op
-    mine, theirs = (_shapes(run, computing, one, same_op=same_op) for one in parted)
+    same_op = apart[0].op == apart[1].op
+    mine, theirs = (_shapes(run, computing, one, same_op=same_op) for one in apart)
     modes = {one.process: facts_of(one.torch).modes for one in run.processes}
-    same = mine == theirs != [] and len({repr(modes.get(one.process)) for one in parted}) == 1
-    return parted if same else None
+    same = mine == theirs != [] and len({repr(modes.get(one.process)) for one in apart}) == 1
+    return apart if same else None
 
 
 def _shapes(run: Run, computing: Sequence[str], last: Ran, *, same_op: bool) -> list[Any]:

@@ -21,7 +21,7 @@ import numpy as np
 from opscope.questions.findings import Accusation
 from opscope.run.hashes import mixed
 from opscope.run.query import rows_of
-from opscope.run.vectors import begins_of, calls_where, codes_of
+from opscope.run.vectors import begins_of, calls_where, codes_of, stretches
 from opscope.scan.exchanges import between_ranks, odd_ranks
 from opscope.scan.training.facts import Facts, facts_of
 
@@ -66,8 +66,8 @@ def mode_accusations(run: Run, held: Held) -> Iterator[Accusation]:
     for step, ranks in together:
         for path in paths:
             here = {rank: each for rank in ranks if (each := called.get((step, path, rank)))}
-            parted = _parted(here)
-            partings += [] if parted is None else [parted]
+            apart = _apart(here)
+            partings += [] if apart is None else [apart]
     ran = _ran(run, {(one.step, one.module) for one, _, _ in partings}) if partings else {}
     by_rank: dict[int, list[tuple[Called, Called, list[int]]]] = defaultdict(list)
     for mine, theirs, odd in partings:
@@ -86,7 +86,7 @@ def _together(held: Held) -> list[tuple[int, tuple[int, ...]]]:
     order = order[begins_of(gradient[order], own.rank[order])]
     begins = begins_of(gradient[order])
     steps = own.step[order[begins]].tolist()
-    ranks = np.split(own.rank[order], begins[1:]) if len(begins) else []
+    ranks = stretches(own.rank[order], begins)
     every = {(step, tuple(each.tolist())) for step, each in zip(steps, ranks, strict=True)}
     return sorted((step, each) for step, each in every if len(each) > 1)
 
@@ -133,7 +133,7 @@ def _ran(run: Run, places: Collection[tuple[int, str]]) -> dict[Where, list[Ran]
     return ran
 
 
-def _parted(here: Mapping[int, Called]) -> tuple[Called, Called, list[int]] | None:
+def _apart(here: Mapping[int, Called]) -> tuple[Called, Called, list[int]] | None:
     """The odd call, another one, and the ranks that are odd, where modes part."""
     if len({each.times for each in here.values()}) != 1:
         return None

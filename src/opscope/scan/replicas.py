@@ -26,7 +26,7 @@ from opscope.questions.rows import whole_calls
 from opscope.run.hashes import distinct, hash_of, mixed
 from opscope.run.keys import indices_of, key, keys_at, keys_of, processes_of
 from opscope.run.query import chosen_columns
-from opscope.run.vectors import begins_of, differ, found_in
+from opscope.run.vectors import begins_of, differ, found_in, stretches
 from opscope.scan.exchanges import between_ranks, odd_ranks
 from opscope.scan.held import UNKNOWN
 
@@ -159,8 +159,8 @@ def _hashed(what: Words, *numbers: Array) -> Words:
 def _kept(states: Held) -> Kept:
     own = states.at(np.flatnonzero(~states.gradient & (states.what != 0)))
     place = _hashed(own.what, own.step)
-    order = np.lexsort((own.version, indices_of(own.key), own.rank, place))
-    last = order[np.roll(begins_of(place[order], own.rank[order]), -1) - 1]
+    order = np.lexsort((-own.version, -indices_of(own.key), own.rank, place))
+    last = order[begins_of(place[order], own.rank[order])]
     own, place = own.at(last), place[last]
     owned, before = (_hashed(own.what, own.rank, own.step - ago) for ago in (0, 1))
     at, known = found_in(owned, before)
@@ -186,7 +186,7 @@ def _parted(states: Held) -> dict[str, tuple[int, ...]]:
             tuple(kept.rank[one].tolist()),
             not apart,
         )
-        for one, apart in zip(np.split(rows, begins[1:]), unlike.tolist(), strict=True)
+        for one, apart in zip(stretches(rows, begins), unlike.tolist(), strict=True)
     ]
     apart = ((one.step, one.name, one.ranks) for one in shared if not one.alike)
     first: dict[str, tuple[int, ...]] = {}
@@ -216,9 +216,9 @@ def _parting(kept: Kept, names: Mapping[int, str]) -> dict[int, Place]:
     rows = np.flatnonzero(kept.known)
     order = rows[np.lexsort((kept.before[rows], kept.place[rows]))]
     begins = begins_of(kept.place[order], kept.before[order])
-    parted = kept.place[order[begins[differ(kept.after[order], begins)]]]
+    apart = kept.place[order[begins[differ(kept.after[order], begins)]]]
     places: dict[int, Place] = {}
-    for row in rows[np.isin(kept.place[rows], parted)].tolist() if len(parted) else ():
+    for row in rows[np.isin(kept.place[rows], apart)].tolist() if len(apart) else ():
         here = Place(int(kept.step[row]), names[int(kept.name[row])], {})
         held = places.setdefault(int(kept.place[row]), here).held
         held[int(kept.rank[row])] = int(kept.before[row]), int(kept.after[row])
