@@ -30,7 +30,7 @@ from opscope.run.arrow import (
     stream_batches,
     struct_columns,
 )
-from opscope.run.keys import key, keys_at, keys_of, merged
+from opscope.run.keys import indices_of, keys_at, keys_of, merged, processes_of
 from opscope.run.schema import RECORDS, TABLES, Call, Tensor, ValueRef
 from opscope.run.selection import Selection
 
@@ -212,8 +212,8 @@ def columns(
 def _near_of(rows: Sequence[Any], near: Ints | None) -> Sequence[Any]:
     if near is None:
         return rows
-    wanted = frozenset(near.tolist())
-    return [row for row in rows if key(row.process, row.index) in wanted]
+    wanted = frozenset(zip(processes_of(near).tolist(), indices_of(near).tolist(), strict=True))
+    return [row for row in rows if (row.process, row.index) in wanted]
 
 
 def chosen_columns(
@@ -283,7 +283,11 @@ def records_of(run: Run, table: str, calls: Ints) -> Iterator[Any]:
 
 def call_at(run: Run, process: int, index: int) -> Call | None:
     """The call of this number, None where there is none."""
-    return next(records_of(run, "calls", keys_at([(process, index)])), None)
+    in_memory = access_of(run).rows
+    if in_memory is None:
+        return next(records_of(run, "calls", keys_at([(process, index)])), None)
+    rows: Sequence[Call] = in_memory("calls")
+    return next((row for row in rows if row.index == index and row.process == process), None)
 
 
 def keys_where(
