@@ -137,3 +137,47 @@ def test_losses_are_held_against_each_other_where_one_side_reads_out_more(
     golden = recorded(alternating, tmp_path / "golden")
     found = opscope.compare(recorded(alternating_by_hand, tmp_path / "run", fault), golden)
     assert found.document.verdict == ("found" if fault else "clean")
+
+
+def summed(_: str) -> None:
+    """Each step of two passes, of which the losses are read out."""
+    model = Critic()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2)
+    for step in range(STEPS):
+        optimizer.zero_grad()
+        for part in range(2):
+            x, y = drawn(2 + part, WIDE, seed=40 + 2 * step + part), drawn(2 + part, 1, seed=9)
+            loss = F.mse_loss(model(x), y, reduction="sum") / 5
+            loss.backward()  # type: ignore[no-untyped-call]
+            loss.item()
+        optimizer.step()  # golden: rate
+
+
+def summed_at_once(fault: str) -> None:
+    weights = [weight.detach().clone().requires_grad_() for weight in Critic().parameters()]
+    for step in range(STEPS):
+        costs = []
+        for part in range(2):
+            x, y = drawn(2 + part, WIDE, seed=40 + 2 * step + part), drawn(2 + part, 1, seed=9)
+            hidden = torch.tanh(x @ weights[2].T + weights[3])
+            costs.append((hidden @ weights[0].T + weights[1] - y).square())
+        loss = torch.cat(costs).mean()
+        rate = 0.15 if fault == "rate" else 0.2
+        gradients = torch.autograd.grad(loss, weights)
+        weights = [
+            (weight.detach() - rate * gradient).requires_grad_()  # target: rate
+            for weight, gradient in zip(weights, gradients, strict=True)
+        ]
+        if fault != "unread":
+            loss.item()
+
+
+@pytest.mark.parametrize("fault", ["", "rate", "unread"])
+def test_losses_of_parts_of_a_batch_add_up_to_the_others(tmp_path: Path, fault: str) -> None:
+    golden = recorded(summed, tmp_path / "golden")
+    found = opscope.compare(recorded(summed_at_once, tmp_path / "run", fault), golden).document
+    assert found.verdict == ("found" if fault == "rate" else "clean")
+    assert found.complete == (fault != "unread")
+    for finding in found.findings:
+        assert marked_line(__file__, "# target: rate") in told_lines(finding, "target")
+        assert marked_line(__file__, "# golden: rate") in told_lines(finding, "golden")

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     Making = tuple[object, ...]
 
 MOST_BETWEEN = 64  # numbers that one side alone reads out in between
+SUMMED = 4e-6  # of its parts: by which a loss is off their sum, rounded in other places
 MAX_ABOVE = 1000  # calls looked at above a number
 
 
@@ -49,11 +50,37 @@ def read_out_apart(
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     both, numbers = _unlike(pairing, meetings, unmet, alone=alone)
+    if alone and not both:
+        return _by_sums(pairing, meetings)
     for place, *pair in numbers:
         columns = zip(sides, flows, pair, unmet, strict=True)
         if alone or all(_by_a_model(*each) for each in columns):
             return both, (place, PARAMETER, ([pair[0]], [pair[1]]))
     return both, None
+
+
+def _by_sums(pairing: Pairing, meetings: Meetings) -> tuple[int, Apart | None]:
+    """The same of numbers of which one side reads out the parts: losses of parts of a batch, whose
+    sum or mean is the other's loss, each as many parts.
+    """
+    rows, places, _ = _aligned(pairing, meetings)
+    few = int(len(rows[0]) > len(rows[1]))
+    whole, parts = rows[few], rows[1 - few]
+    if not len(whole) or len(parts) % len(whole) or len({*places[0], *places[1]}) > 1:
+        return 0, None
+    sides = (pairing.target, pairing.golden)
+    values = sides[few].tensors.max[whole]
+    groups = parts.reshape(len(whole), -1)
+    read = sides[1 - few].tensors.max[groups]
+    for sums in (read.sum(axis=1), read.mean(axis=1)):
+        apart = np.abs(sums - values) > SUMMED * np.abs(read).sum(axis=1)
+        if apart[0]:
+            continue
+        first = int(np.argmax(apart))
+        ends = [[int(whole[first])], groups[first].tolist()]
+        told = places[0][0], PARAMETER, (ends[few], ends[1 - few])
+        return int((~apart).sum()), told if apart.any() else None
+    return 0, None
 
 
 def first_unlike(
