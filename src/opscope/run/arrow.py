@@ -10,7 +10,7 @@ significant bit first; int32 offsets for strings and lists).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -331,23 +331,44 @@ def stream_batches(table: str, stream: ArrowStream) -> Iterator[CArray]:
             yield array
 
 
+class StoredRecords(Mapping[str, Column]):
+    """Records in memory as columns as they lie in Arrow, made when they are looked up."""
+
+    def __init__(self, table: str, rows: Sequence[msgspec.Struct]) -> None:
+        self._types = TABLES[table]
+        self._rows = rows
+        self._known: dict[str, Column] = {}
+
+    def __getitem__(self, name: str) -> Column:
+        if name not in self._known:
+            kind = self._types[name]
+            encoded = encode_column(kind, [getattr(row, name) for row in self._rows])
+            view = nanoarrow.c_array(encoded).view()
+            self._known[name] = owned(column_of_view(kind, view))
+        return self._known[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._types)
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+
 class RecordColumns(Batch):
-    """Columns of records in memory, made when they are looked up."""
+    """The same as arrays, of the columns with these names."""
 
     def __init__(self, table: str, names: Sequence[str], rows: Sequence[msgspec.Struct]) -> None:
         self._table = table
         self._names = tuple(names)
         self._rows = rows
+        self._stored = StoredRecords(table, rows)
         self._known: dict[str, Array] = {}
 
     def __getitem__(self, name: str) -> Array:
         if name not in self._known:
             if name not in self._names:
                 raise KeyError(name)
-            kind = TABLES[self._table][name]
-            encoded = encode_column(kind, [getattr(row, name) for row in self._rows])
-            column = owned(column_of_view(kind, nanoarrow.c_array(encoded).view()))
-            self._known[name] = column_array(column)
+            self._known[name] = column_array(self._stored[name])
         return self._known[name]
 
     def __iter__(self) -> Iterator[str]:

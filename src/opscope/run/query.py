@@ -24,6 +24,7 @@ from opscope.run.arrow import (
     Column,
     RecordColumns,
     RowsTable,
+    StoredRecords,
     column_array,
     decode_stream,
     owned,
@@ -323,9 +324,14 @@ def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:
     """All columns of a table as they lie in Arrow, a batch at a time: no Python object is made for
     a row.
     """
-    own = access_of(run).arrow_columns
+    own, in_memory = access_of(run).arrow_columns, access_of(run).rows
     if own is not None:
         yield from own(table)
+        return
+    if in_memory is not None:
+        rows = in_memory(table)
+        for start in range(0, len(rows), ROWS_PER_BATCH):
+            yield StoredRecords(table, rows[start : start + ROWS_PER_BATCH])
         return
     for batch in stream_batches(table, run.table(table)):
         yield dict(
