@@ -571,7 +571,7 @@ class Regions:
         step of its own.
         """
         side = self._sides[number]
-        first = int(side.tensors.call[rows[0]])
+        first = int(side.tensors.call[rows[0]]) if rows else 0
         before = side.in_phase("backward")[:first]
         return bool((side.calls.step[:first][before] == side.calls.step[first]).any())
 
