@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from opscope.judge.arguments import parse_arguments
 from opscope.judge.overflow import Status, status_of, words_of
@@ -18,13 +19,15 @@ from opscope.questions.libraries import library_lines
 from opscope.questions.rows import whole_calls
 from opscope.run.finding import Finding, Forward, Slot
 from opscope.run.keys import key, keys_at
-from opscope.run.query import columns, rows_of, rows_where, which
+from opscope.run.query import columns, rows_of
+from opscope.run.vectors import calls_where, codes_of, vectors
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Bools, Ints
+    from opscope.arrays import Bools, Ints
     from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
     from opscope.run.selection import Selection
+    from opscope.run.vectors import Vectors
 
 MAX_LISTED = 64
 
@@ -396,13 +399,13 @@ def times_of(run: Run, keys: Ints) -> Mapping[tuple[int, int], Time]:
         for process, index, *place in rows_of(run, "calls", names, keys)
         if place[-1] is not None
     }
-    ops, lines = ({site[at] for site in asked.values()} for at in (1, -1))
+    ops, lines = (codes_of({site[at] for site in asked.values()}) for at in (1, -1))
 
-    def there(batch: Mapping[str, Array]) -> Bools:
-        return which(batch["source"], lines.__contains__) & which(batch["op"], ops.__contains__)
+    def there(batch: Vectors) -> Bools:
+        return np.isin(batch.hashes("source"), lines) & np.isin(batch.hashes("op"), ops)
 
     made: dict[tuple[Any, ...], list[int]] = {site: [] for site in asked.values()}
-    for process, index, *place in rows_where(run, "calls", names, there):
+    for process, index, *place in rows_of(run, "calls", names, calls_where(run, "calls", there)):
         site = (process, *place)
         if site in made:
             made[site].append(index)
@@ -418,8 +421,8 @@ def times_of(run: Run, keys: Ints) -> Mapping[tuple[int, int], Time]:
 def _says_steps(run: Run) -> bool:
     """Whether anything ends steps, so that the step of a call says when it was."""
     return any((batch["step"] > 0).any() for batch in columns(run, "calls", ("step",))) or any(
-        ((batch["phase"] == "optimizer") | (batch["level"] == "module")).any()
-        for batch in columns(run, "calls", ("phase", "level"))
+        batch.are("phase", "optimizer").any() or batch.are("level", "module").any()
+        for batch in vectors(run, "calls")
     )
 
 

@@ -132,6 +132,14 @@ def calls_where(run: Run, table: str, chosen: Callable[[Vectors], Bools]) -> Int
     return distinct(np.concatenate([np.empty(0, np.int64), *parts]))
 
 
+def calls_of(run: Run, meant: Callable[[str], bool]) -> Ints:
+    """Keys of the calls of the operators that are meant, sorted; asked once for each operator."""
+    texts = Texts()
+    return calls_where(
+        run, "calls", lambda batch: texts.told(texts.learn(batch, "op"), meant, bool)
+    )
+
+
 def begins_of(*columns: Array) -> Ints:
     """Where each stretch of equal rows begins, of columns of one length."""
     new = np.ones(len(columns[0]), dtype=bool)

@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import signal
 from collections import defaultdict
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -16,12 +15,12 @@ from opscope.operators.catalogue import traits_of
 from opscope.questions.findings import Accusation, listed
 from opscope.run.access import access_of
 from opscope.run.finding import Forward
-from opscope.run.query import columns, rows_where, tensors_at, which
+from opscope.run.query import columns, rows_of, tensors_at
+from opscope.run.vectors import calls_where
 from opscope.scan.device_errors import Launched, Suspects, suspects_of
 from opscope.scan.ended_ranks import is_exchange
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Bools
     from opscope.run.protocol import Run
     from opscope.run.schema import Process
 
@@ -69,9 +68,8 @@ def crash_accusations(run: Run) -> list[Accusation]:
     if run.processes and all(process.exit_code == 0 for process in run.processes):
         return []
     failed: dict[int, list[_Failed]] = defaultdict(list)
-    for process, index, parent, error, level, phase, op in rows_where(
-        run, "calls", _COLUMNS, _raised
-    ):
+    raised = calls_where(run, "calls", lambda batch: batch.known("error"))
+    for process, index, parent, error, level, phase, op in rows_of(run, "calls", _COLUMNS, raised):
         exchanges = is_exchange(phase, op)
         failed[process].append(_Failed(process, index, parent, error, level, op, exchanges))
     last = _last_calls(run) if failed else {}
@@ -80,10 +78,6 @@ def crash_accusations(run: Run) -> list[Accusation]:
         _crash(run, calls, last[number], processes.get(number)) for number, calls in failed.items()
     )
     return [_with_inputs(run, accusation) for accusation in accused if accusation is not None]
-
-
-def _raised(batch: Mapping[str, Array]) -> Bools:
-    return which(batch["error"], lambda error: error is not None)
 
 
 def _last_calls(run: Run) -> dict[int, tuple[int, int | None]]:

@@ -11,22 +11,25 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 
 from opscope.ascend.analysis import operator_type
 from opscope.ascend.log import LogReader, read_logs, read_text
 from opscope.errors import OpscopeError
 from opscope.operators.catalogue import kin, traits_of
-from opscope.run.query import call_at, keys_where, rows_of
+from opscope.run.query import call_at, rows_of
+from opscope.run.vectors import calls_where
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Bools, Ints
+    from opscope.arrays import Bools, Ints
     from opscope.run.protocol import Run
     from opscope.run.schema import Process
+    from opscope.run.vectors import Vectors
 
 MAX_LAUNCHED = 4096
 _KERNEL = re.compile(r"\bkernel[ _]name\s*[=:]\s*(?:aclnn)?(?:Inplace)?([A-Za-z]\w*)")
@@ -90,12 +93,12 @@ def _before(run: Run, process: int, index: int) -> Ints:
     """
     failed = call_at(run, process, index)
 
-    def before(batch: Mapping[str, Array]) -> Bools:
-        of_process = (batch["process"] == process) & (batch["index"] < index)
-        late: Bools = of_process & (batch["step"] >= (0 if failed is None else failed.step - 1))
-        return late & (batch["level"] == "operator") if late.any() else late
+    def before(batch: Vectors) -> Bools:
+        earlier = (batch.numbers("process") == process) & (batch.numbers("index") < index)
+        late = batch.numbers("step") >= (0 if failed is None else failed.step - 1)
+        return np.asarray(earlier & late & batch.are("level", "operator"))
 
-    return keys_where(run, "calls", ("step", "level"), before)[-MAX_LAUNCHED:]
+    return calls_where(run, "calls", before)[-MAX_LAUNCHED:]
 
 
 def _kernel_in(error: str) -> str | None:

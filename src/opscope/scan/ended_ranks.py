@@ -18,7 +18,8 @@ import numpy as np
 
 from opscope.questions.findings import Accusation
 from opscope.run.keys import keys_at
-from opscope.run.query import columns, rows_of
+from opscope.run.query import rows_of
+from opscope.run.vectors import vectors
 
 if TYPE_CHECKING:
     from opscope.arrays import Ints
@@ -108,9 +109,9 @@ def ended_first(run: Run) -> Iterator[Accusation]:
 def _last_operators(run: Run) -> Ints:
     """The last operator of each process."""
     last: dict[int, int] = {}
-    for batch in columns(run, "calls", ("process", "index", "level")):
-        rows = np.flatnonzero(batch["level"] == "operator")
-        of, index = batch["process"][rows], batch["index"][rows]
+    for batch in vectors(run, "calls"):
+        rows = batch.are("level", "operator")
+        of, index = batch.numbers("process")[rows], batch.numbers("index")[rows]
         for process in np.unique(of).tolist():
             last[process] = max(last.get(process, -1), int(index[of == process].max()))
     return keys_at(last.items())

@@ -18,11 +18,11 @@ import msgspec
 
 from opscope.judge.limits import NARROW
 from opscope.questions.findings import Accusation
-from opscope.run.query import rows_where, which
+from opscope.run.query import rows_of
+from opscope.run.vectors import calls_of
 from opscope.scan.skipped_steps import FLOAT_STATUS, Skips
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Bools
     from opscope.questions.rows import Node
     from opscope.run.protocol import Run
     from opscope.run.schema import Process
@@ -190,12 +190,9 @@ def told_by(run: Run) -> StatusTold:
 def _cleared(run: Run) -> frozenset[tuple[int, int]]:
     """Processes and their steps in which an operator may have cleared a status."""
 
-    def clears(batch: Mapping[str, Array]) -> Bools:
-        clearing = which(batch["op"], lambda op: op.startswith(_CLEARING))
-        return clearing & (batch["level"] == "operator") if clearing.any() else clearing
-
-    rows = rows_where(run, "calls", ("process", "step", "op", "level"), clears)
-    return frozenset((process, step) for process, step, _, _ in rows)
+    clearing = calls_of(run, lambda op: op.startswith(_CLEARING))
+    rows = rows_of(run, "calls", ("process", "step", "level"), clearing)
+    return frozenset((process, step) for process, step, level in rows if level == "operator")
 
 
 def _read(process: Process) -> dict[str, DeviceTold]:

@@ -402,10 +402,10 @@ def _grown(run: Run, rank: int, step: int) -> Iterator[_Growth]:
         for call, (level, name, source) in _calls_of(run, rank, step, "level", "name", "source")
         if level == "operator"
     }
-    before = {
-        (process, earlier[process, index], slot): norm
-        for process, index, slot, norm in _results(run, keys_at(earlier))
-    }
+    before: dict[tuple[int, str, str], float] = {}
+    for process, index, slot, norm in _results(run, keys_at(earlier)):
+        place = (process, earlier[process, index], slot)
+        before[place] = min(norm, before.get(place, norm))
     for process, index, slot, norm in sorted(_results(run, keys_at(later)), key=itemgetter(1, 0)):
         name, source = later[process, index]
         was = before.get((process, name, slot), 0.0)
@@ -427,8 +427,8 @@ def _calls_of(
 
 
 def _results(run: Run, calls: Ints) -> Iterator[tuple[int, int, str, float]]:
-    """Process, index, slot and norm of each result of these calls that has a norm."""
+    """Process, index, slot and norm of each result of these calls that has one but 0."""
     names = ("process", "index", "slot", "l2norm", "io")
     for process, index, slot, norm, io in rows_of(run, "tensors", names, calls):
-        if io == "output" and norm is not None:
+        if io == "output" and norm:
             yield process, index, slot, norm

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -12,12 +13,14 @@ from opscope.questions.rows import MAX_CALLS, MAX_UNREAD_CALLS, Node, Screen, lo
 from opscope.run.keys import key, keys_of, merged, processes_of
 from opscope.run.query import columns, rows_of
 from opscope.run.schema import LEVELS, PHASES
+from opscope.run.vectors import vectors
 from opscope.scan.dataflow import Identity, identity_of
 from opscope.scan.graphs import Judged, resolve
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Ints
     from opscope.run.protocol import Run
+    from opscope.run.vectors import Vectors
 
 _NEAR = 8  # calls between the gradient of ones and the first node
 
@@ -111,17 +114,17 @@ def _turns(run: Run) -> list[tuple[int, int, bool]]:
     """
     parts = [
         (
-            keys_of(batch["process"], batch["index"]),
-            _numbered(batch["level"], LEVELS),
-            _numbered(batch["phase"], PHASES),
-            np.ma.getmaskarray(batch["again"]),
+            batch.keys,
+            _numbered(batch, "level", LEVELS),
+            _numbered(batch, "phase", PHASES),
+            ~batch.known("again"),
         )
-        for batch in columns(run, "calls", ("process", "index", "level", "phase", "again"))
+        for batch in vectors(run, "calls")
     ]
-    if not parts:
+    if not sum(len(calls) for calls, *_ in parts):
         return []
     calls, levels, phases, once = map(np.concatenate, zip(*parts, strict=True))
-    finest = levels.min(initial=len(LEVELS))
+    finest = levels[np.argmin(np.minimum(levels, LEVELS.index("module")))]
     chosen = np.flatnonzero(once & ((levels == finest) | (levels == LEVELS.index("graph"))))
     ordered = chosen[np.argsort(calls[chosen], kind="stable")]
     calls, phases = calls[ordered], phases[ordered]
@@ -135,11 +138,12 @@ def _turns(run: Run) -> list[tuple[int, int, bool]]:
     return list(zip(before, first, (phases[turns] == forward).tolist(), strict=True))
 
 
-def _numbered(texts: Array, known: tuple[str, ...]) -> Array:
-    """The place of each text among those known, behind all of them where it is none."""
-    places = {text: place for place, text in enumerate(known)}
-    each = (places.get(text, len(known)) for text in texts)
-    return np.fromiter(each, np.int8, len(texts))
+def _numbered(batch: Vectors, name: str, known: Sequence[str]) -> Array:
+    """The place of each text of a column among those known, behind all of them where it is none."""
+    places = np.full(len(batch), len(known), dtype=np.int8)
+    for place, text in enumerate(known):
+        places[batch.are(name, text)] = place
+    return places
 
 
 def _around(first: int) -> Ints:

@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,14 +15,15 @@ from opscope.judge.limits import NARROW, largest_finite
 from opscope.operators.catalogue import traits_of
 from opscope.questions.tables import filled
 from opscope.run.keys import keys_at
-from opscope.run.query import rows_of, rows_where, which
+from opscope.run.query import rows_of, rows_where
+from opscope.run.vectors import calls_where, codes_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools
     from opscope.run.protocol import Run
 
 MAX_WARNINGS = 10
-_Site = tuple[int, str]  # rank and name of calls
+_Site = tuple[int, str, str]  # rank and name of calls, and the slot of a result of theirs
 _NUMBER = re.compile(r"\d+(\.\d+)?(e[+-]?\d+)?")
 
 
@@ -39,10 +41,8 @@ def near_limit_warnings(run: Run) -> list[str]:
     return once_each([line for _, line in lines])[:MAX_WARNINGS]
 
 
-def _near(run: Run) -> dict[_Site, set[tuple[str, str]]]:
-    """Type and slot of the results that come near the limit of their narrow type, by rank and name
-    of their call.
-    """
+def _near(run: Run) -> dict[_Site, list[str]]:
+    """The narrow types whose limit results come near."""
 
     def near(batch: Mapping[str, Array]) -> Bools:
         return np.asarray(filled(batch["near_limit"]) > 0)
@@ -52,39 +52,46 @@ def _near(run: Run) -> dict[_Site, set[tuple[str, str]]]:
     for process, index, io, dtype, slot, _ in rows_where(run, "tensors", columns, near):
         if io == "output" and dtype in NARROW:
             results.setdefault((process, index), set()).add((dtype, slot))
-    sites: dict[_Site, set[tuple[str, str]]] = {}
     columns = ("process", "index", "level", "rank", "name")
-    for process, index, level, rank, name in rows_of(run, "calls", columns, keys_at(results)):
-        if level == "operator":
-            sites.setdefault((rank, name), set()).update(results[process, index])
-    return sites
+    sites = {
+        (rank, name, slot, dtype)
+        for process, index, level, rank, name in rows_of(run, "calls", columns, keys_at(results))
+        if level == "operator"
+        for dtype, slot in results[process, index]
+    }
+    types: dict[_Site, list[str]] = {}
+    for rank, name, slot, dtype in sorted(sites):
+        types.setdefault((rank, name, slot), []).append(dtype)
+    return types
 
 
 def _sizes(
-    run: Run, sites: Mapping[_Site, Set[tuple[str, str]]]
+    run: Run, types: Mapping[_Site, Sequence[str]]
 ) -> list[tuple[int, str, int, str, float]]:
-    """Rank, name and step of every call of these sites, with a type and the largest magnitude of
-    the result that came near the limit of it, in the order of steps.
+    """Rank, name and step of every call that has such a result, with the type and the largest
+    magnitude of it there, in the order of steps.
     """
-    names = {name for _, name in sites}
-    columns = ("process", "index", "rank", "name", "step", "op")
+    names = codes_of({name for _, name, _ in types})
+    named = calls_where(run, "calls", lambda batch: np.isin(batch.hashes("name"), names))
+    columns: tuple[str, ...] = ("process", "index", "rank", "name", "step", "op")
     calls = {
         (process, index): (rank, name, step)
-        for process, index, rank, name, step, op in rows_where(
-            run, "calls", columns, lambda batch: which(batch["name"], names.__contains__)
-        )
-        if (rank, name) in sites
-        and not traits_of(op).view  # says again what the call said whose result it looks at
+        for process, index, rank, name, step, op in rows_of(run, "calls", columns, named)
+        if not traits_of(op).view  # says again what the call said whose result it looks at
     }
     sizes: list[tuple[int, str, int, str, float]] = []
-    columns = ("process", "index", "io", "slot", "min", "max")
-    for process, index, io, slot, low, high in rows_of(run, "tensors", columns, keys_at(calls)):
-        if io == "output" and high is not None:
-            call = calls[process, index]
-            largest = max(abs(high if low is None else low), abs(high))
-            near = sorted(dtype for dtype, own in sites[call[:2]] if own == slot)
-            sizes += [(*call, dtype, largest) for dtype in near]
-    return sorted(sizes, key=lambda size: size[:3])
+    columns = ("process", "index", "slot", "min", "max", "io")
+    for process, index, slot, low, high, _ in rows_where(
+        run, "tensors", columns, _is_known_result, keys_at(calls)
+    ):
+        rank, name, step = calls[process, index]
+        largest = max(abs(high if low is None else low), abs(high))
+        sizes += [(rank, name, step, dtype, largest) for dtype in types.get((rank, name, slot), ())]
+    return sorted(sizes, key=itemgetter(0, 1, 2))
+
+
+def _is_known_result(batch: Mapping[str, Array]) -> Bools:
+    return np.asarray((batch["io"] == "output") & ~np.ma.getmaskarray(batch["max"]))
 
 
 def once_each(warnings: Sequence[str]) -> list[str]:

@@ -6,17 +6,17 @@ ends.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from opscope.judge.operators import element_of
 from opscope.judge.reading import is_finite, is_read
 from opscope.operators.catalogue import family
-from opscope.run.query import rows_where, which
+from opscope.run.query import rows_of
+from opscope.run.vectors import calls_of
 from opscope.scan.dataflow import Origin
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Bools
     from opscope.questions.rows import Node
     from opscope.run.protocol import Run
 
@@ -68,11 +68,9 @@ class Skips:
 def _last_checks(run: Run) -> dict[int, int]:
     """The last step of each process in which the scaler checked."""
 
-    def checks(batch: Mapping[str, Array]) -> Bools:
-        return which(batch["op"], lambda op: op.startswith(f"aten::{_CHECK}"))
-
+    checks = calls_of(run, lambda op: op.startswith(f"aten::{_CHECK}"))
     last: dict[int, int] = {}
-    for process, step, _ in rows_where(run, "calls", ("process", "step", "op"), checks):
+    for process, step in rows_of(run, "calls", ("process", "step"), checks):
         last[process] = max(step, last.get(process, step))
     return last
 

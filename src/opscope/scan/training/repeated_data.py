@@ -13,8 +13,8 @@ from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from opscope.run.keys import keys_at
-from opscope.run.query import rows_of, rows_where, which
+from opscope.run.query import rows_of
+from opscope.run.vectors import calls_of
 from opscope.scan.training.story import Given, Note, Story
 
 if TYPE_CHECKING:
@@ -67,23 +67,18 @@ def _telling(given: Given) -> bool:
 
 def _shuffles(run: Run) -> list[tuple[int, str | None, int, int, int]]:
     """Process, source, step, index and digest of each shuffle, line by line in order."""
-    names = ("process", "index", "source", "step", "op")
-    calls = {
+    calls = calls_of(run, lambda op: op.startswith("aten::randperm"))
+    columns: tuple[str, ...] = ("process", "index", "source", "step")
+    drawing = {
         (process, index): (source, step)
-        for process, index, source, step, _ in rows_where(
-            run, "calls", names, lambda batch: which(batch["op"], _shuffles_with)
-        )
+        for process, index, source, step in rows_of(run, "calls", columns, calls)
     }
     drawn = []
-    names = ("process", "index", "io", "size", "digest")
-    for process, index, io, size, digest in rows_of(run, "tensors", names, keys_at(calls)):
+    columns = ("process", "index", "io", "size", "digest")
+    for process, index, io, size, digest in rows_of(run, "tensors", columns, calls):
         if io == "output" and (size or 0) >= SHUFFLED and digest is not None:
-            drawn.append((process, *calls[process, index], index, digest))
+            drawn.append((process, *drawing[process, index], index, digest))
     return sorted(drawn, key=lambda one: (one[0], one[1] is None, one[1] or "", one[3]))
-
-
-def _shuffles_with(op: str) -> bool:
-    return op.startswith("aten::randperm")
 
 
 def _same_order(story: Story) -> Iterator[Note]:

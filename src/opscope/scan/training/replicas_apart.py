@@ -14,12 +14,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from opscope.questions.findings import listed
-from opscope.run.keys import keys_at
-from opscope.run.query import chosen_columns, rows_of, rows_where, which
+from opscope.run.query import chosen_columns, rows_of, which
+from opscope.run.vectors import calls_where
 from opscope.scan.training.story import Event, Note, Story
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Bools
     from opscope.run.protocol import Run
 
 STEPS = 3  # steps in which all parameters differ, before anything is said
@@ -135,21 +134,13 @@ def _alike_again(run: Run, parameter: str, step: int) -> bool:
     several ranks: they are averaged now and then.
     """
 
-    def of_it(batch: Mapping[str, Array]) -> Bools:
-        return which(batch["tensor_name"], lambda name: name == parameter)
-
-    names: tuple[str, ...] = ("process", "index", "io", "role", "digest", "tensor_name")
-    reads = [
-        (process, index, digest)
-        for process, index, io, role, digest, _ in rows_where(run, "tensors", names, of_it)
-        if io == "input" and role == "parameter" and digest is not None
-    ]
-    names = ("process", "index", "step")
-    calls = keys_at((process, index) for process, index, _ in reads)
+    calls = calls_where(run, "tensors", lambda batch: batch.are("tensor_name", parameter))
+    names: tuple[str, ...] = ("process", "index", "step")
     steps = {(process, index): at for process, index, at in rows_of(run, "calls", names, calls)}
+    names = ("process", "index", "io", "role", "tensor_name", "digest")
     readers: dict[tuple[int, int], set[int]] = {}
-    for process, index, digest in reads:
+    for process, index, *state, digest in rows_of(run, "tensors", names, calls):
         at = steps.get((process, index), step)
-        if at > step:
+        if state == ["input", "parameter", parameter] and digest is not None and at > step:
             readers.setdefault((at, digest), set()).add(process)
     return any(len(processes) > 1 for processes in readers.values())
