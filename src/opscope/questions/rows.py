@@ -19,7 +19,7 @@ from opscope.judge.integers import INTERVALS
 from opscope.judge.limits import NARROW, largest_finite
 from opscope.kernels.calls import is_integer
 from opscope.operators.catalogue import traits_of
-from opscope.questions.tables import Tables, filled
+from opscope.questions.tables import filled
 from opscope.questions.wrapped_readers import wrapped_readers
 from opscope.run.keys import key, keys_of, merged
 from opscope.run.query import columns, keys_where, records_of, rows_of, which
@@ -204,10 +204,9 @@ def rows_of_calls(
 
 
 def whole_calls(
-    asked: Run | Tables, wanted: Ints, *, tensors: bool = True
+    run: Run, wanted: Ints, *, tensors: bool = True
 ) -> dict[int, tuple[Call, list[Tensor]]]:
     """Complete records of a few calls and, unless they are not wanted, their tensors, by key."""
-    run = asked.run if isinstance(asked, Tables) else asked
     calls: dict[int, tuple[Call, list[Tensor]]] = {
         key(call.process, call.index): (call, []) for call in records_of(run, "calls", wanted)
     }

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from opscope.engine.executors import InThisProcess
 from opscope.formats.registry import open_run
 from opscope.operators.catalogue import declared_rows
-from opscope.questions.tables import open_tables
 from opscope.questions.told_operators import knowing_of
 from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
@@ -68,8 +67,8 @@ def scan(
         part = scan_by(executor, opened, asked, progress)
         with knowing_of(opened) as remarks:
             return _document(opened, part, remarks)
-    with knowing_of(opened) as remarks, open_tables(opened) as tables:
-        part = scan_part(tables, asked, apart=True, told=percent(progress, "scan"))
+    with knowing_of(opened) as remarks:
+        part = scan_part(opened, asked, apart=True, told=percent(progress, "scan"))
         return _document(opened, part, remarks)
 
 

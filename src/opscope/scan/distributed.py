@@ -18,7 +18,6 @@ import msgspec
 from opscope.engine.executors import Task, parts
 from opscope.errors import OpscopeError
 from opscope.questions.findings import Ranked, site
-from opscope.questions.tables import open_tables
 from opscope.questions.told_operators import knowing_of
 from opscope.run.progress import percent
 from opscope.run.store.reader import NativeRun, read_by_workers
@@ -36,7 +35,6 @@ if TYPE_CHECKING:
 BLOCK = 16  # ranks beside the first one of their group
 MAX_TOGETHER = 16  # processes that one task reads
 MAX_FINDINGS = 64  # of one process; what is sent back is bounded
-_MEMORY = "512MB"  # of a worker's queries; larger ones go over its disk
 
 
 class Work(msgspec.Struct, frozen=True):
@@ -83,14 +81,11 @@ def scan_work(task: bytes, asked: bytes) -> bytes:
     wanted = msgspec.msgpack.decode(asked, type=Asked)
     try:
         run = open_part(work.run, work.directories)
-        with (
-            knowing_of(run, declared=wanted.declared),
-            open_tables(run, memory_limit=_MEMORY) as tables,
-        ):
+        with knowing_of(run, declared=wanted.declared):
             if work.among:
-                answer = Answer(scan_apart(tables, wanted, frozenset(work.among)))
+                answer = Answer(scan_apart(run, wanted, frozenset(work.among)))
             else:
-                part = scan_part(tables, wanted, apart=False)
+                part = scan_part(run, wanted, apart=False)
                 groups = tuple(sorted(map(_told, process_groups(run))))
                 answer = Answer(_bounded(part, MAX_FINDINGS * len(work.directories)), groups)
     except (OpscopeError, OSError) as error:

@@ -40,7 +40,6 @@ from opscope.scan.training.rules import training_report
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from opscope.questions.tables import Tables
     from opscope.run.protocol import Run
 
 _SCREENED, _FOLLOWED, _ACCUSED = 30, 70, 80  # percent of the time, about
@@ -114,14 +113,13 @@ class Soundness(msgspec.Struct, frozen=True):
 
 
 def scan_part(
-    tables: Tables,
+    run: Run,
     asked: Asked,
     *,
     apart: bool,
     told: Callable[[int], None] = lambda done: None,  # noqa: ARG005
 ) -> Part:
     """Everything that these processes show; apart: by comparing their ranks, too."""
-    run = tables.run
     facts = counts(run)
     screened = screen(run, facts.status)
     told(_SCREENED)
@@ -137,7 +135,7 @@ def scan_part(
         *(sound.guarded if asked.show_hidden else ()),
         *crash_accusations(run),
         *judged,
-        *(ranks_apart(tables) if apart and len(facts.ranks) > 1 else ()),
+        *(ranks_apart(run) if apart and len(facts.ranks) > 1 else ()),
     ]
     told(_ACCUSED)
     gradients = gradient_report(run, facts.spans)
@@ -173,9 +171,9 @@ def scan_part(
     )
 
 
-def scan_apart(tables: Tables, asked: Asked, among: frozenset[int]) -> Part:
+def scan_apart(run: Run, asked: Asked, among: frozenset[int]) -> Part:
     """What only several ranks beside each other show; among: those of a job that are here."""
-    chosen, outside = _chosen(ranked(tables.run, ranks_apart(tables, among)), asked.selection)
+    chosen, outside = _chosen(ranked(run, ranks_apart(run, among)), asked.selection)
     return Part(
         found=chosen,
         outside=len(outside),
@@ -183,11 +181,10 @@ def scan_apart(tables: Tables, asked: Asked, among: frozenset[int]) -> Part:
     )
 
 
-def ranks_apart(tables: Tables, among: frozenset[int] | None = None) -> list[Accusation]:
+def ranks_apart(run: Run, among: frozenset[int] | None = None) -> list[Accusation]:
     """What is told of several ranks; among: the only ones that are looked at, where others are of
     the job too.
     """
-    run = tables.run
     recorded = {(rank, step) for _, rank, step in counts(run).spans}
     replicas, programs = _by_parameters(run)
     return [
