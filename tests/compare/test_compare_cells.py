@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from opscope.compare.side.cells import Cells
-from opscope.compare.side.columns import read_tables, side_of
+from opscope.compare.side.columns import side_of
 from opscope.run.arrow import encode_rows
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Run, RunInfo
@@ -18,6 +18,7 @@ from opscope.run.schema import Call, Process, Tensor, ValueRef
 from opscope.run.store.layout import create_run, process_facts
 from opscope.run.store.reader import NativeRun
 from opscope.run.store.writer import ProcessWriter
+from opscope.run.whole_tables import read_tables
 
 CALLS = [
     Call(

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opscope.compare.side.columns import NONE
 from opscope.compare.verdict.drift import FACTOR, LASTING, Written, drift, strayed
+from opscope.run.keys import NONE
 
 PROGRAM = Path(__file__).with_name("drifting.py")
 STEPS = 80

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 import opscope
 from opscope.compare.pair.passes import joined
-from opscope.compare.side.columns import read_tables, side_of
+from opscope.compare.side.columns import side_of
+from opscope.run.whole_tables import read_tables
 
 STEPS = 2
 

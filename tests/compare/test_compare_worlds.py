@@ -15,11 +15,12 @@ from tests.questions.builder import Builder, state
 from opscope.compare.api import compare
 from opscope.compare.cause.results import losses_of
 from opscope.compare.side.bridges import bridged
-from opscope.compare.side.columns import Side, read_tables, side_of
+from opscope.compare.side.columns import Side, side_of
 from opscope.compare.side.producers import Flow, follow
 from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Coverage
+from opscope.run.whole_tables import read_tables
 
 MS, PT = "/home/me/net_ms.py", "/home/me/net_pt.py"
 KNOWN = Coverage(versions=True, inputs=True, phases=True, statistics=True)

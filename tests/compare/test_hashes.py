@@ -9,7 +9,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from opscope.compare.side.hashes import (
+from opscope.run.arrow import Column, column_of_view, encode_column, owned
+from opscope.run.hashes import (
     LONG,
     bag_hashes,
     cells,
@@ -20,7 +21,6 @@ from opscope.compare.side.hashes import (
     mixed,
     ragged,
 )
-from opscope.run.arrow import Column, column_of_view, encode_column, owned
 
 TEXTS = st.lists(
     st.one_of(

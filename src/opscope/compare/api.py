@@ -33,7 +33,7 @@ from opscope.compare.pair.levels import at_common_levels, other_leaves
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.tensors import pair_rows
-from opscope.compare.side.columns import Side, read_tables, side_of
+from opscope.compare.side.columns import Side, side_of
 from opscope.compare.side.contents import dump_beside_run
 from opscope.compare.side.l1_norms import norms_alone, with_norms
 from opscope.compare.side.lowering import foreign
@@ -53,6 +53,7 @@ from opscope.run.finding import Document
 from opscope.run.progress import Progress, nobody, percent
 from opscope.run.protocol import Run
 from opscope.run.unmatched import unmatched
+from opscope.run.whole_tables import read_tables
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -16,7 +16,6 @@ import numpy as np
 from opscope.compare.api import Policy, compare
 from opscope.compare.cause.collectives import Collectives, Place
 from opscope.compare.cause.flags import Signs
-from opscope.compare.side.hashes import distinct
 from opscope.compare.tell.findings import MAX_FINDINGS, once
 from opscope.engine.executors import Task, parts
 from opscope.errors import OpscopeError, UsageError
@@ -24,6 +23,7 @@ from opscope.judge.operators import is_collective
 from opscope.operators.catalogue import declared_rows, knowing
 from opscope.operators.told import Rows
 from opscope.run.finding import Document, Finding
+from opscope.run.hashes import distinct
 from opscope.run.progress import nobody, percent
 from opscope.run.selection import Selection
 from opscope.run.store.reader import NativeRun, read_by_workers

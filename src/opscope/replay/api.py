@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.compare.side.columns import NONE, read_tables
 from opscope.errors import FormatError, UsageError
 from opscope.formats.registry import open_run
 from opscope.operators.catalogue import declared_rows
@@ -35,10 +34,11 @@ from opscope.repro.answering import AnsweringProcess, ending
 from opscope.repro.worker import START
 from opscope.run.finding import Document, Finding
 from opscope.run.hashes import distinct, hash_of, mixed
-from opscope.run.keys import indices_of, keys_at, keys_of, merged, processes_of
+from opscope.run.keys import NONE, indices_of, keys_at, keys_of, merged, processes_of
 from opscope.run.progress import Progress, nobody
 from opscope.run.query import calls, columns, records_of, rows_where, tensors_at, tensors_of
 from opscope.run.unmatched import unmatched
+from opscope.run.whole_tables import read_tables
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.side.columns import NONE, place_of, read_tables
 from opscope.errors import UsageError
 from opscope.questions.rows import whole_calls
 from opscope.repro.rows import rows_of_versions
 from opscope.repro.tensorfile import NATIVE, Entry, write_tensors
 from opscope.run.dtypes import dtype_of
 from opscope.run.hashes import hash_of
-from opscope.run.keys import key, keys_at, keys_of
+from opscope.run.keys import NONE, key, keys_at, keys_of, place_of
 from opscope.run.query import records_of, rows_of
+from opscope.run.whole_tables import read_tables
 
 if TYPE_CHECKING:
     from opscope.arrays import Ints

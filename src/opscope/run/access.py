@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,14 +19,6 @@ if TYPE_CHECKING:
 
     Arrays = Mapping[str, Array]
     Numbers = Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]
-
-
-class Batch(Mapping[str, "Array"]):
-    """Columns of some rows of a table, of which some rows can be taken before any is decoded."""
-
-    @abstractmethod
-    def at(self, rows: Ints) -> Batch:
-        """These rows, by their number here."""
 
 
 TensorRow = tuple[int, int, str, str]  # process, index, io, slot

@@ -10,6 +10,7 @@ significant bit first; int32 offsets for strings and lists).
 from __future__ import annotations
 
 import itertools
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
@@ -23,7 +24,6 @@ from nanoarrow.c_schema import c_schema
 
 from opscope.arrays import Array, Ints
 from opscope.errors import FormatError
-from opscope.run.access import Batch
 from opscope.run.schema import PROCESS_TYPES, RECORDS, TABLES, ValueRef
 
 if TYPE_CHECKING:
@@ -31,6 +31,14 @@ if TYPE_CHECKING:
 
 NUMBERS = {"int32": np.int32, "int64": np.int64, "uint64": np.uint64, "float64": np.float64}
 ROWS_PER_BATCH = 8192
+
+
+class Batch(Mapping[str, "Array"]):
+    """Columns of some rows of a table, of which some rows can be taken before any is decoded."""
+
+    @abstractmethod
+    def at(self, rows: Ints) -> Batch:
+        """These rows, by their number here."""
 
 
 class Column(msgspec.Struct, frozen=True, gc=False):

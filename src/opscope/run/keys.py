@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 _SHIFT = 40  # an index stays below 2^40 calls in a process
 _INDEX = (1 << _SHIFT) - 1
+NONE = -1  # no such row, no such call
+# numbers from the least to the largest of a table, for each of its rows, up to which a place for
+# each is kept
+_DENSE = 8
 
 
 def key(process: int, index: int) -> int:
@@ -54,3 +58,22 @@ def by_process(keys: Ints) -> dict[int, Ints]:
         if len(keys)
         else {}
     )
+
+
+def place_of(keys: Ints, table: Ints) -> Ints:
+    """Row of each key in a table; NONE where it has none, the first where it has several."""
+    if not len(table):
+        return np.full(len(keys), NONE, dtype=np.int64)
+    first, last = int(table.min()), int(table.max())
+    # a place for every number between is less than a search for each
+    if last - first < _DENSE * len(table):
+        index_of = np.full(last - first + 2, NONE, dtype=np.int64)
+        index_of[table[::-1] - first] = np.arange(len(table))[::-1]
+        inside = (keys >= first) & (keys <= last)
+        rows: Ints = index_of[np.where(inside, keys - first, -1)]
+        return rows
+    order = np.argsort(table, kind="stable")
+    ordered = table[order]
+    at = np.searchsorted(ordered, keys)
+    near = np.minimum(at, len(table) - 1)
+    return np.where(ordered[near] == keys, order[near], NONE)

@@ -18,9 +18,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.errors import UsageError
-from opscope.run.access import Batch, access_of
+from opscope.run.access import access_of
 from opscope.run.arrow import (
     ROWS_PER_BATCH,
+    Batch,
     Column,
     RecordColumns,
     RowsTable,

@@ -15,9 +15,9 @@ import numpy as np
 
 from opscope.compare.cause.causes import ARGUMENT, ARRIVED, Cause
 from opscope.compare.pair.tensors import SHAPE
-from opscope.compare.side.hashes import hash_of
 from opscope.compare.side.records import tensor_records
 from opscope.operators.catalogue import traits_of
+from opscope.run.hashes import hash_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from opscope.compare.side.columns import NONE
+from opscope.run.keys import NONE
 
 COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED, OTHERWISE = (
     "computed",

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.hashes import distinct
 from opscope.judge.operators import is_collective
+from opscope.run.hashes import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -14,11 +14,11 @@ from opscope.compare.cause.inside_graphs import inside
 from opscope.compare.cause.parted_calls import first_parted
 from opscope.compare.cause.read_after_graphs import read_otherwise
 from opscope.compare.pair.unpaired import half_compiled
-from opscope.compare.side.columns import NONE, OPERATOR, place_of
-from opscope.compare.side.hashes import mixed
+from opscope.compare.side.columns import OPERATOR
 from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import COMPILED
-from opscope.run.keys import keys_of
+from opscope.run.hashes import mixed
+from opscope.run.keys import NONE, keys_of, place_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

@@ -25,9 +25,9 @@ from opscope.compare.cause.trained_states import BACKWARD, MOVED, ROUNDED
 from opscope.compare.cause.walks import MAX_REGION
 from opscope.compare.cause.what_matters import FINER
 from opscope.compare.pair.wholes import Site, Wholes, distance, shards
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.tokens import bare_module
 from opscope.operators.catalogue import family, traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.pair.wholes import distance
-from opscope.compare.side.columns import NONE
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from opscope.compare.cause.causes import EXTRA, Cause
 from opscope.compare.pair.meetings import first_read
 from opscope.compare.side.call_rows import readers_of
-from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.compare.pair.meetings import Names

@@ -13,8 +13,8 @@ import numpy as np
 
 from opscope.compare.cause.what_matters import PARAMETER
 from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of, places_of, readers_of
-from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family, traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools

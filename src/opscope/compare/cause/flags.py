@@ -16,12 +16,12 @@ import numpy as np
 from opscope.compare.cause.unused_initialisation import dead_calls
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import SAME, UNKNOWN, flags_at
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.conditions import STEEP, error_kind
-from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.producers import aliases
 from opscope.compare.verdict.allowance import Measures
 from opscope.operators.catalogue import traits_of, works_in_place
+from opscope.run.hashes import distinct, mixed
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools, Floats, Ints, Words

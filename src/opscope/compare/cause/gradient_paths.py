@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of
-from opscope.compare.side.columns import NONE, place_of
 from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import traits_of
+from opscope.run.keys import NONE, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

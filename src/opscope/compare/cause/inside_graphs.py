@@ -13,10 +13,9 @@ import numpy as np
 
 from opscope.compare.cause.causes import OTHERWISE, Cause
 from opscope.compare.cause.parted_calls import first_parted
-from opscope.compare.side.columns import NONE, place_of
 from opscope.operators.spelling import COMPILED
 from opscope.questions.compiled_nodes import DEVIATES, MISMATCH, node_words, nodes_of
-from opscope.run.keys import keys_of
+from opscope.run.keys import NONE, keys_of, place_of
 from opscope.run.query import keys_where, records
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import numpy as np
 
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.call_rows import given_to, outputs_of, places_of
-from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

@@ -12,8 +12,8 @@ import msgspec
 from opscope.compare.cause.causes import ARRIVED, EXTRA, MISSING, Cause
 from opscope.compare.pair.equal_results import LEAST
 from opscope.compare.pair.pairing import Pairing
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.lowering import foreign
+from opscope.run.keys import NONE
 
 
 def sure_of_levels(pairing: Pairing, causes: Sequence[Cause]) -> list[Cause]:

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.lowering import OPTIMIZERS
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.compare.cause.flags import Signs

@@ -39,10 +39,10 @@ from opscope.compare.cause.unused_initialisation import dead_calls
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import SAME, UNKNOWN
 from opscope.compare.pair.unpaired import enclosing
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.conditions import SLACK, STATISTICAL
-from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.verdict.allowance import Measures, forward_calls
+from opscope.run.hashes import distinct, mixed
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Ints

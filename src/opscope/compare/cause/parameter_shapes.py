@@ -12,8 +12,8 @@ import numpy as np
 
 from opscope.compare.pair.tensors import SHAPE
 from opscope.compare.side.call_rows import rows_of
-from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing

@@ -11,8 +11,9 @@ import numpy as np
 
 from opscope.compare.pair.meetings import Meetings, meet
 from opscope.compare.side.call_rows import rows_of
-from opscope.compare.side.columns import ABSENT, NONE
+from opscope.compare.side.columns import ABSENT
 from opscope.judge.families import tolerance_kind
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Floats, Ints

@@ -24,7 +24,7 @@ from opscope.compare.cause.turned_parameters import turned_parameter
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.side.call_rows import inputs_of
-from opscope.compare.side.columns import NONE
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.compare.cause.what_matters import Place

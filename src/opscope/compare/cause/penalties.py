@@ -13,8 +13,8 @@ import numpy as np
 from opscope.compare.cause.results import losses_met
 from opscope.compare.cause.what_matters import FORWARD, GRADIENT
 from opscope.compare.side.call_rows import handed_on, inputs_of
-from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import family
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

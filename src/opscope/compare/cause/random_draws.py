@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.tensors import SHAPE
-from opscope.compare.side.columns import NONE
 from opscope.operators.catalogue import traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools

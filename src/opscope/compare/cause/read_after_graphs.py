@@ -16,8 +16,9 @@ import numpy as np
 from opscope.compare.cause.parted_calls import AMPLIFIED, added_up, reach_of
 from opscope.compare.pair.meetings import coarse_unit, limits_of
 from opscope.compare.pair.tensors import statistic_error
-from opscope.compare.side.columns import ABSENT, NONE, OPERATOR
+from opscope.compare.side.columns import ABSENT, OPERATOR
 from opscope.questions.rows import rows_of_calls
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

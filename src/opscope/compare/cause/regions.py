@@ -62,11 +62,11 @@ from opscope.compare.pair.meetings import (
 from opscope.compare.pair.samples import with_parts
 from opscope.compare.side.bridges import bridged
 from opscope.compare.side.call_rows import all_made, inputs_of, outputs_of
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.contents import bears_identities, in_dumps, told_by_contents
 from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.operators.catalogue import traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

@@ -11,7 +11,7 @@ import numpy as np
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, places_of
-from opscope.compare.side.columns import ABSENT, MODULE, NONE
+from opscope.compare.side.columns import ABSENT, MODULE
 from opscope.compare.side.contents import (
     bears_identities,
     begins_backward,
@@ -21,6 +21,7 @@ from opscope.compare.side.contents import (
 from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import family
 from opscope.operators.spelling import TENSORFLOW
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

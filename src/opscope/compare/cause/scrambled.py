@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.records import tensor_records
 from opscope.compare.verdict.axis_order import best_pair
 from opscope.compare.verdict.stored_values import error_of
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.kernels.pair import pair
 from opscope.operators.catalogue import kin, traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import ABSENT, NONE
+from opscope.compare.side.columns import ABSENT
 from opscope.compare.side.lowering import world
 from opscope.operators.catalogue import family, kin, traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools

@@ -23,10 +23,10 @@ from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.meetings import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, places_of
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.contents import bears_identities, in_dumps
 from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

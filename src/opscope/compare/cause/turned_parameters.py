@@ -10,7 +10,7 @@ import numpy as np
 
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.call_rows import inputs_of
-from opscope.compare.side.columns import NONE
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing

@@ -15,9 +15,10 @@ import numpy as np
 from opscope.compare.pair.crops import WRITTEN
 from opscope.compare.pair.meetings import first_read, learnt_names, normed
 from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of
-from opscope.compare.side.columns import ABSENT, NONE, place_of
-from opscope.compare.side.hashes import distinct
+from opscope.compare.side.columns import ABSENT
 from opscope.operators.catalogue import traits_of
+from opscope.run.hashes import distinct
+from opscope.run.keys import NONE, place_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -18,11 +18,11 @@ from opscope.compare.pair.pairing import Between, Pairing
 from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.slots import slotted
 from opscope.compare.pair.tensors import pair_rows
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.lowering import OPTIMIZERS, Lowered, fused_words, lowered, worlds_apart
 from opscope.compare.side.tokens import bare_module, tokens_of
 from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import traits_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

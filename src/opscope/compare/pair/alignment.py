@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.sequences import Pair, common
-from opscope.compare.side.columns import NONE
-from opscope.compare.side.hashes import distinct, mixed
+from opscope.run.hashes import distinct, mixed
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools, Ints, Words

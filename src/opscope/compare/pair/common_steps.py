@@ -13,8 +13,8 @@ import numpy as np
 from opscope.compare.pair.meetings import first_read, kept_names
 from opscope.compare.side.columns import MODULE
 from opscope.compare.side.contents import bears_identities
-from opscope.compare.side.hashes import distinct
 from opscope.compare.side.trained_tensors import computing
+from opscope.run.hashes import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,8 +16,8 @@ import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT
-from opscope.compare.side.hashes import mixed
 from opscope.operators.catalogue import traits_of
+from opscope.run.hashes import mixed
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Floats, Ints, Words

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.side.columns import API, MODULE, NONE, OPERATOR, Side, place_of
-from opscope.compare.side.hashes import distinct
+from opscope.compare.side.columns import API, MODULE, OPERATOR, Side
+from opscope.run.hashes import distinct
+from opscope.run.keys import NONE, place_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

@@ -12,8 +12,8 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import rows_of
-from opscope.compare.side.hashes import hash_of
 from opscope.compare.side.records import call_records, tensor_records
+from opscope.run.hashes import hash_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping as Words

@@ -26,13 +26,14 @@ from opscope.compare.pair.passes import joined
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.call_rows import inputs_of
-from opscope.compare.side.columns import ABSENT, MODULE, NONE, Side
+from opscope.compare.side.columns import ABSENT, MODULE, Side
 from opscope.compare.side.contents import in_dumps
-from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
 from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import family, traits_of
+from opscope.run.hashes import distinct, mixed
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

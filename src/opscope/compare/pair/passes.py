@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.pair.sketches import sketch
-from opscope.compare.side.hashes import mixed
+from opscope.run.hashes import mixed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

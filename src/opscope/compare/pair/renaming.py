@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.side.columns import Side
-from opscope.compare.side.hashes import distinct
 from opscope.compare.side.tokens import Naming, bare_module
+from opscope.run.hashes import distinct
 
 if TYPE_CHECKING:
     from opscope.compare.pair.mapping import Mapping

@@ -16,9 +16,10 @@ import numpy as np
 
 from opscope.compare.pair.crops import placed
 from opscope.compare.pair.meetings import nodes_of, vague
-from opscope.compare.side.columns import ABSENT, NONE
+from opscope.compare.side.columns import ABSENT
 from opscope.compare.side.records import tensor_records
 from opscope.errors import FormatError, MissingValueError, UsageError
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools, Floats, Ints, Words

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.hashes import distinct, hash_of, mixed
 from opscope.judge.operators import is_workspace
 from opscope.operators.catalogue import traits_of
+from opscope.run.hashes import distinct, hash_of, mixed
 
 if TYPE_CHECKING:
     from opscope.arrays import Ints

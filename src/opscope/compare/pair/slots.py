@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.side.columns import ABSENT, NONE, Side, Tensors
+from opscope.compare.side.columns import ABSENT, Side, Tensors
 from opscope.compare.side.producers import Flow
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Floats, Ints

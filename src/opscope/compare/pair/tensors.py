@@ -18,15 +18,16 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.scratch import scratch_rows
-from opscope.compare.side.columns import ABSENT, NONE, Side, Tensors
+from opscope.compare.side.columns import ABSENT, Side, Tensors
 from opscope.compare.side.conditions import PRODUCT, error_kind, finite
-from opscope.compare.side.hashes import distinct, folded, mixed
 from opscope.compare.side.producers import Flow
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
 from opscope.judge.tolerance import PRECISIONS
 from opscope.run.access import access_of
 from opscope.run.dtypes import DType, find_dtype
+from opscope.run.hashes import distinct, folded, mixed
+from opscope.run.keys import NONE
 from opscope.run.query import records
 
 if TYPE_CHECKING:

@@ -17,11 +17,12 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.pairing import Pairing
-from opscope.compare.side.columns import NONE, OPERATOR
-from opscope.compare.side.hashes import distinct, mixed
+from opscope.compare.side.columns import OPERATOR
 from opscope.compare.side.optimizer_calls import unrecorded
 from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import COMPILED
+from opscope.run.hashes import distinct, mixed
+from opscope.run.keys import NONE
 from opscope.run.schema import EXPORTED
 
 if TYPE_CHECKING:

@@ -18,11 +18,12 @@ import numpy as np
 
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import MODULE, NONE
-from opscope.compare.side.hashes import distinct, mixed
+from opscope.compare.side.columns import MODULE
 from opscope.compare.side.records import tensor_records
 from opscope.compare.side.tokens import bare_module
 from opscope.operators.catalogue import family, traits_of
+from opscope.run.hashes import distinct, mixed
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,10 +13,10 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.contents import bears_identities, begins_backward, forward_of
 from opscope.compare.side.lowering import GRAPH, spelling
 from opscope.compare.side.producers import makers_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

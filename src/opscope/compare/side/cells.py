@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opscope.compare.side.hashes import distinct
 from opscope.run.access import access_of
 from opscope.run.arrow import column_values, sliced
+from opscope.run.hashes import distinct
 from opscope.run.query import arrow_columns
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two tables of a run as columns of numbers: what a comparison of millions of rows can afford.
 
-Text becomes 64-bit hashes (compare.side.hashes); only the distinct operators, modules and element
+Text becomes 64-bit hashes (run.hashes); only the distinct operators, modules and element
 types become Python text. Nothing here makes an object for a row.
 """
 
@@ -9,46 +9,36 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
-from opscope.compare.side.hashes import (
+from opscope.run.hashes import (
     Cells,
     Ragged,
     bag_hashes,
-    cells,
     distinct,
     distinct_texts,
     equal_to,
-    folded,
     hash_of,
     hashes,
-    known_rows,
 )
-from opscope.run.arrow import sliced
-from opscope.run.keys import keys_of
-from opscope.run.query import arrow_columns, release
+from opscope.run.keys import NONE, keys_of, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.arrays import Array, Bools, Floats, Ints, Words
     from opscope.run.protocol import Run
+    from opscope.run.whole_tables import WholeTable
 
-NONE = -1  # no such row, no such call
 ABSENT = np.iinfo(np.int64).min  # no such integer
 _FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
 MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
-_TEXT = 32  # bytes of a row of text, about
-_MAPPED = 24 << 20  # bytes of a table's files that may lie in memory at once, about
 _WIDE = 1 << 30  # rows from which on twice their number is more than 32 bits hold
-# numbers from the least to the largest of a table, for each of its rows, up to which a place for
-# each is kept
-_DENSE = 8
 _WHOLE = ("version", "storage", "size", "nan", "pos_inf", "neg_inf", "zero")
 _FLOATS = ("min", "max", "mean", "l2norm")
 
@@ -164,16 +154,7 @@ class Side(msgspec.Struct, frozen=True):
         return each[np.searchsorted(words, column)]
 
 
-def read_tables(run: Run) -> tuple[_Read, _Read]:
-    """Calls and tensors of a run as batches: small steps of Python, which two threads only keep
-    each other from.
-
-    Raises FormatError for a table that cannot be read.
-    """
-    return _Read(run, "calls"), _Read(run, "tensors")
-
-
-def side_of(run: Run, read_calls: _Read, read_tensors: _Read) -> Side:
+def side_of(run: Run, read_calls: WholeTable, read_tensors: WholeTable) -> Side:
     """What was read as columns: long vectors, on which several threads work at once."""
     calls, words = _calls(read_calls)
     tensors, types = _tensors(read_tensors, calls)
@@ -184,69 +165,6 @@ def side_of(run: Run, read_calls: _Read, read_tensors: _Read) -> Side:
     )
 
 
-class _Read:
-    """One table, column by column; the batches are views of the run's files."""
-
-    def __init__(self, run: Run, table: str) -> None:
-        self._batches = list(arrow_columns(run, table))
-        self.count = sum(batch["index"].length for batch in self._batches)
-        self.release, self._touched = partial(release, run, table), 0
-        self.release()
-
-    def numbers(self, name: str, kind: Any, missing: Any) -> Array:
-        """A column of numbers, missing where it is null."""
-        self._touch(np.dtype(kind).itemsize)
-        columns = [batch[name] for batch in self._batches]
-        if all(
-            column.validity is not None and not np.count_nonzero(column.validity)
-            for column in columns
-        ):
-            return np.broadcast_to(
-                np.array(missing, dtype=kind), self.count
-            )  # no number at all takes no memory
-        parts = [
-            column.buffers[0][column.offset : column.offset + column.length] for column in columns
-        ]
-        numbers = np.concatenate([np.empty(0, kind), *parts], dtype=kind)
-        valid = known_rows(columns)
-        if valid is not None:
-            np.copyto(numbers, missing, where=~valid)
-        return folded(numbers)
-
-    def _touch(self, width: int) -> None:
-        """A column of so many bytes a row is about to be read: memory that others lie mapped in is
-        given back before it grows.
-        """
-        self._touched += width * self.count
-        if self._touched > _MAPPED:
-            self.release()
-            self._touched = 0
-
-    def cells(self, name: str) -> Cells:
-        """A column of text or lists."""
-        self._touch(_TEXT)
-        return cells([batch[name] for batch in self._batches])
-
-    def hashes(self, name: str, *, null: int = 0) -> Words:
-        """The same as one hash a row; that of a null is given."""
-        texts = self.cells(name)
-        return texts.each(hashes(texts.different, null=null))
-
-    def known(self, name: str) -> Bools:
-        """Where a column is not null."""
-        return _filled(known_rows([batch[name] for batch in self._batches]), self.count)
-
-    def placed(self, name: str) -> Bools:
-        """Where a value has a place: the struct and its first field are there."""
-        columns = [batch[name] for batch in self._batches]
-        shards = [sliced(column.children[0], column.offset, column.length) for column in columns]
-        return _filled(known_rows(columns), self.count) & _filled(known_rows(shards), self.count)
-
-
-def _filled(valid: Bools | None, count: int) -> Bools:
-    return np.ones(count, dtype=np.bool_) if valid is None else valid
-
-
 def plain_operator(word: str) -> str:
     """An operator of PyTorch as PyTorch spells it, where a layout of files allowed no colons and
     dots (`aten__add_Tensor`).
@@ -254,7 +172,7 @@ def plain_operator(word: str) -> str:
     return _FLAT.sub(r"aten::\1.\2", word)
 
 
-def _calls(read: _Read) -> tuple[Calls, dict[int, str]]:
+def _calls(read: WholeTable) -> tuple[Calls, dict[int, str]]:
     names = ("process", "rank", "step", "index", "parent", "forward_index")
     number = {name: read.numbers(name, np.int64, NONE) for name in names}
     words: dict[int, str] = {}
@@ -304,7 +222,7 @@ def _in_order(columns: Sequence[Ints]) -> bool:
     return bool(sorted_so.all())
 
 
-def _tensors(read: _Read, calls: Calls) -> tuple[Tensors, dict[int, str]]:
+def _tensors(read: WholeTable, calls: Calls) -> tuple[Tensors, dict[int, str]]:
     call = _owners(read.numbers("process", np.int64, 0), read.numbers("index", np.int64, 0), calls)
     order: Any = slice(None)
     if len(call) and (np.any(call[1:] < call[:-1]) or call.min() < 0):
@@ -378,22 +296,3 @@ def _owners(process: Ints, index: Ints, calls: Calls) -> Array:
     starts = np.flatnonzero(np.r_[True, (index[1:] != index[:-1]) | (process[1:] != process[:-1])])
     owners = place_of(keys_of(process[starts], index[starts]), calls.key).astype(dtype)
     return np.repeat(owners, np.diff(np.r_[starts, len(index)]))
-
-
-def place_of(keys: Ints, table: Ints) -> Ints:
-    """Row of each key in a table; NONE where it has none, the first where it has several."""
-    if not len(table):
-        return np.full(len(keys), NONE, dtype=np.int64)
-    first, last = int(table.min()), int(table.max())
-    # a place for every number between is less than a search for each
-    if last - first < _DENSE * len(table):
-        index_of = np.full(last - first + 2, NONE, dtype=np.int64)
-        index_of[table[::-1] - first] = np.arange(len(table))[::-1]
-        inside = (keys >= first) & (keys <= last)
-        rows: Ints = index_of[np.where(inside, keys - first, -1)]
-        return rows
-    order = np.argsort(table, kind="stable")
-    ordered = table[order]
-    at = np.searchsorted(ordered, keys)
-    near = np.minimum(at, len(table) - 1)
-    return np.where(ordered[near] == keys, order[near], NONE)

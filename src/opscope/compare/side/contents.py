@@ -16,12 +16,12 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import ABSENT, NONE, place_of
-from opscope.compare.side.hashes import hash_of
+from opscope.compare.side.columns import ABSENT
 from opscope.compare.side.lowering import spelling
 from opscope.compare.side.producers import Flow, makers_of, numbers_telling
 from opscope.operators.catalogue import works_in_place
-from opscope.run.keys import keys_of
+from opscope.run.hashes import hash_of
+from opscope.run.keys import NONE, keys_of, place_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints, Words

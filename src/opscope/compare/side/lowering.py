@@ -18,11 +18,12 @@ from functools import lru_cache
 import msgspec
 import numpy as np
 
-from opscope.compare.side.columns import MODULE, NONE, Side
+from opscope.compare.side.columns import MODULE, Side
 from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import kin, traits_of, works_in_place
 from opscope.operators.spelling import JAX, NAMESPACED, ONNX, TENSORFLOW, namespace, word_of
 from opscope.questions.rows import rows_of_calls
+from opscope.run.keys import NONE
 
 OPTIMIZER = "optimizer_step"
 # of updates that only add and multiply: side.conditions knows how it carries an error

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.hashes import mixed
+from opscope.run.hashes import mixed
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools

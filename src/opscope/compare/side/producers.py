@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.side.columns import NONE, Calls, Side, Tensors, place_of
-from opscope.compare.side.hashes import distinct, mixed
+from opscope.compare.side.columns import Calls, Side, Tensors
+from opscope.run.hashes import distinct, mixed
+from opscope.run.keys import NONE, place_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools, Ints, Words

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.side.columns import NONE
+from opscope.run.keys import NONE
 from opscope.run.query import records_at
 
 if TYPE_CHECKING:

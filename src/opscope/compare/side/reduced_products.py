@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.compare.side.conditions import PRODUCT, error_kind
-from opscope.compare.side.hashes import distinct
 from opscope.compare.side.records import tensor_records
 from opscope.operators.catalogue import family
+from opscope.run.hashes import distinct
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

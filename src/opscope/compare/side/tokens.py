@@ -24,9 +24,9 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.columns import Side
-from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.producers import Flow
 from opscope.operators.catalogue import family, traits_of
+from opscope.run.hashes import distinct, mixed
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Ints, Words

@@ -11,12 +11,12 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.contents import bears_identities
-from opscope.compare.side.hashes import distinct, mixed
 from opscope.compare.side.lowering import GRAPH, spelling
 from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
+from opscope.run.hashes import distinct, mixed
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints

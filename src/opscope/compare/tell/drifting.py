@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 
 from opscope.compare.cause.causes import ARRIVED, COMPUTED
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.records import call_of, call_records, tensor_records
 from opscope.compare.verdict.drift import (
     FACTOR,
@@ -24,6 +23,7 @@ from opscope.compare.verdict.drift import (
 )
 from opscope.questions.findings import place_of, slot_of
 from opscope.run.finding import Document, Finding
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing

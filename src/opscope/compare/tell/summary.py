@@ -27,13 +27,13 @@ from opscope.compare.pair.tensors import (
     WITHIN,
 )
 from opscope.compare.pair.unpaired import half_compiled, judged_around
-from opscope.compare.side.hashes import distinct
 from opscope.compare.side.lowering import foreign
 from opscope.compare.side.optimizer_calls import optimizing, unrecorded
 from opscope.compare.side.records import call_records, tensor_records
 from opscope.compare.side.reduced_products import reducing_settings
 from opscope.compare.verdict.stored_values import Measured
 from opscope.operators.catalogue import is_unknown
+from opscope.run.hashes import distinct
 
 if TYPE_CHECKING:
     from opscope.arrays import Ints

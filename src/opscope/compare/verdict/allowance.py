@@ -21,7 +21,7 @@ import numpy as np
 
 from opscope.compare.pair.pairing import Pairing
 from opscope.compare.pair.tensors import DIFFERS, SAME, SHAPE, UNKNOWN, WITHIN, Rows
-from opscope.compare.side.columns import NONE, OPERATOR, Side, place_of
+from opscope.compare.side.columns import OPERATOR, Side
 from opscope.compare.side.conditions import (
     SLACK,
     STATISTICAL,
@@ -30,8 +30,9 @@ from opscope.compare.side.conditions import (
     error_kind,
     error_kind_of_result,
 )
-from opscope.compare.side.hashes import distinct
 from opscope.operators.catalogue import traits_of
+from opscope.run.hashes import distinct
+from opscope.run.keys import NONE, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

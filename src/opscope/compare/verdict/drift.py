@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.side.columns import NONE
 from opscope.compare.side.optimizer_calls import optimizing
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Floats, Ints, Words

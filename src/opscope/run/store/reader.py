@@ -16,8 +16,9 @@ from nanoarrow.ipc import InputStream
 
 from opscope.arrays import Array, Ints
 from opscope.errors import FormatError, MissingValueError, UsageError
-from opscope.run.access import Access, Batch
+from opscope.run.access import Access
 from opscope.run.arrow import (
+    Batch,
     Column,
     column_array,
     encode_rows,
