@@ -91,7 +91,7 @@ def gradient_report(run: Run, spans: Spans) -> GradientReport:
     }
     warnings += jump_warnings(
         wanted,
-        _losses(run, calls_in(of_steps)),
+        _losses(run, calls_in(run, of_steps)),
         {norms.rank: (norms.steps, norms.norms) for norms in series},
         run,
     )

@@ -14,6 +14,9 @@ from tests.scan.training.healthy import PROGRAMS
 
 import opscope
 from opscope.run.finding import KINDS, WARNINGS
+from opscope.run.memory import MemoryRun
+from opscope.run.protocol import RunInfo
+from opscope.run.schema import Call
 from opscope.scan.training import rules
 
 
@@ -57,3 +60,11 @@ def test_a_recording_that_leaves_calls_out_says_nothing_of_what_it_did_not_see(
         run = record(tmp_path / name, gradients_pile_up, **options).run
         told = opscope.scan(run).summary["training"]
         assert bool(told) is (name == "all")
+
+
+def test_an_index_that_a_flipped_bit_made_large_costs_no_memory() -> None:
+    facts = {"process": 0, "rank": 0, "level": "operator", "phase": "forward", "op": "aten::mm"}
+    places = [(0, 0), (1, 0), (1 << 39, 0), (3, 1)]
+    calls = [Call(index=index, step=step, name=f"#{index}", **facts) for index, step in places]
+    run = MemoryRun(RunInfo(path="rows", format="test"), calls=calls)
+    assert opscope.scan(run).verdict == "clean"

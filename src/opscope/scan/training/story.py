@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from opscope.run.keys import key, keys_at, merged
-from opscope.run.query import rows_of, rows_where, which
+from opscope.run.keys import key, keys_at, keys_of, merged
+from opscope.run.query import keys_where, rows_of, rows_where, which
 from opscope.scan.training.facts import Facts, facts_of
 
 if TYPE_CHECKING:
@@ -134,7 +134,7 @@ class Story(msgspec.Struct, frozen=True):
 def read_story(run: Run, spans: Spans) -> Story:
     """Spans are the first and last calls of each (process, rank, step)."""
     sampled = sampled_steps(spans)
-    calls = calls_in(sampled)
+    calls = calls_in(run, sampled)
     facts = {process.process: facts_of(process.torch) for process in run.processes}
     return Story(
         run, sampled, calls, _events(run, calls), _given(run, calls), defaultdict(Facts, facts)
@@ -214,11 +214,19 @@ def sampled_steps(spans: Spans) -> Spans:
     }
 
 
-def calls_in(spans: Spans) -> Ints:
-    """Numbers of the calls between the first and the last of each span."""
-    return merged(
-        [
-            np.arange(key(owner[0], first), key(owner[0], last) + 1, dtype=np.int64)
-            for owner, (first, last) in spans.items()
-        ]
+def calls_in(run: Run, spans: Spans) -> Ints:
+    """Numbers of the calls between the first and the last of each span, sorted."""
+    if not spans:
+        return merged([])
+    ends = sorted(
+        (key(owner[0], first), key(owner[0], last)) for owner, (first, last) in spans.items()
     )
+    firsts, lasts = (np.array(each, dtype=np.int64) for each in zip(*ends, strict=True))
+    lasts = np.maximum.accumulate(lasts)
+
+    def within(batch: Mapping[str, Array]) -> Bools:
+        calls = keys_of(batch["process"], batch["index"])
+        at = np.searchsorted(firsts, calls, side="right") - 1
+        return np.asarray((at >= 0) & (calls <= lasts[at]))
+
+    return keys_where(run, "calls", (), within)
