@@ -36,6 +36,17 @@ def test_an_overflow_is_told_and_before_it_what_is_nearest_to_its_limit() -> Non
     assert look(flagged).line() == "step 2  9 calls  overflow in step 2: blocks.0:mm#1"
 
 
+def test_the_first_overflow_is_that_of_the_first_step() -> None:
+    run = overflowing(steps=3)
+    calls = [
+        msgspec.structs.replace(call, status=0x400 if call.index in (4, 7) else 0)
+        for call in reversed(run.rows("calls"))
+    ]
+    found = look(MemoryRun(run.info, run.processes, calls))
+    assert found.flagged == (1, "blocks.0:_softmax#1")
+    assert found.nearest is None
+
+
 def test_a_run_without_a_call_is_said_to_have_none() -> None:
     assert look(MemoryRun(RunInfo(path="x", format="opscope"))).line() == "no call yet"
 

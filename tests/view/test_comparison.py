@@ -12,6 +12,7 @@ from view_runs import overflowing
 from opscope.compare.api import compare
 from opscope.compare.tell.comparison import Comparison
 from opscope.view import comparison_page, documents
+from opscope.view.all_calls import AllCalls
 from opscope.view.comparison import (
     MOST_ROWS,
     Compared,
@@ -98,7 +99,7 @@ def test_the_page_holds_the_calls_that_part(parted: Comparison) -> None:
 
 
 def test_distances_stand_where_their_calls_are(parted: Comparison) -> None:
-    grid = grid_of(parted.pairing.target.run)
+    grid = grid_of(AllCalls(parted.pairing.target.run))
     paint_distance(grid, parted)
     plane = grid.planes["distance"]
     assert plane.shape == (3, 3)

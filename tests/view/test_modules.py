@@ -9,11 +9,11 @@ import msgspec
 import pytest
 from view_runs import overflowing, tensor
 
-from opscope.questions.tables import open_tables
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Call, Process, Tensor
 from opscope.scan.api import scan
+from opscope.view.all_calls import AllCalls
 from opscope.view.modules import above, model_document
 from opscope.view.ranks import ranks_document
 from opscope.view.training import training_document
@@ -27,8 +27,7 @@ def call(index: int, module: str, op: str = "aten::add.Tensor", rank: int = 0) -
 
 
 def model(run: MemoryRun, **more: Any) -> dict[str, Any]:
-    with open_tables(run) as tables:
-        return model_document(tables, scan(run).findings)
+    return model_document(AllCalls(run), scan(run).findings)
 
 
 def test_the_worst_of_a_part_is_that_of_all_that_hold_it() -> None:
@@ -67,14 +66,12 @@ def test_data_flows_between_parts_through_the_calls_of_the_module_itself() -> No
 
 
 def test_training_has_the_loss_over_the_steps() -> None:
-    with open_tables(overflowing(steps=3)) as tables:
-        found = training_document(tables)
+    found = training_document(AllCalls(overflowing(steps=3)))
     assert found is not None
     (line,) = found["losses"]
     assert [point[0] for point in line["points"]] == [0, 1, 2]
     assert line["points"][2][1:] == [None, 1]
-    with open_tables(overflowing(steps=1)) as tables:
-        assert training_document(tables) is None
+    assert training_document(AllCalls(overflowing(steps=1))) is None
 
 
 @pytest.mark.parametrize(
@@ -93,8 +90,7 @@ def test_training_has_the_share_of_zeros_of_what_stops_some(op: str, *, stops: b
     ]
     processes = [Process(process=0, directory="p0", rank=0)]
     run = MemoryRun(RunInfo(path="x", format="opscope"), processes, calls, rows)
-    with open_tables(run) as tables:
-        found = training_document(tables)
+    found = training_document(AllCalls(run))
     assert found is not None
     points = [line["points"] for line in found["zeros"]]
     assert points == ([[[0, 0.0, 0], [1, 0.25, 0]]] if stops else [])
@@ -112,19 +108,15 @@ def two_ranks(second: str) -> MemoryRun:
 
 
 def test_ranks_part_at_the_first_collective_that_is_another() -> None:
-    with open_tables(two_ranks("c10d::broadcast_.default")) as tables:
-        found = ranks_document(tables, ())
-        assert found is not None
-        assert found["parts"] == 1
-        assert [one["op"] for one in found["lanes"]["1"]][1] == "c10d::broadcast_.default"
-        assert found["cells"]["1/0"][0] == 2
-    with open_tables(two_ranks("c10d::allreduce_.default")) as tables:
-        found = ranks_document(tables, ())
-        assert found is not None
-        assert found["parts"] is None
-    with open_tables(two_ranks("aten::add.Tensor")) as tables:
-        found = ranks_document(tables, ())
-        assert found is not None
-        assert found["parts"] == 1  # rank 1 calls none
-    with open_tables(overflowing()) as tables:
-        assert ranks_document(tables, ()) is None
+    found = ranks_document(AllCalls(two_ranks("c10d::broadcast_.default")), ())
+    assert found is not None
+    assert found["parts"] == 1
+    assert [one["op"] for one in found["lanes"]["1"]][1] == "c10d::broadcast_.default"
+    assert found["cells"]["1/0"][0] == 2
+    found = ranks_document(AllCalls(two_ranks("c10d::allreduce_.default")), ())
+    assert found is not None
+    assert found["parts"] is None
+    found = ranks_document(AllCalls(two_ranks("aten::add.Tensor")), ())
+    assert found is not None
+    assert found["parts"] == 1  # rank 1 calls none
+    assert ranks_document(AllCalls(overflowing()), ()) is None

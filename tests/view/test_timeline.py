@@ -12,11 +12,11 @@ import pytest
 from view_runs import overflowing
 
 from opscope.errors import UsageError
-from opscope.questions.tables import open_tables
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.scan.api import scan
-from opscope.view import grid as cells
+from opscope.view import all_calls as cells
+from opscope.view.all_calls import AllCalls
 from opscope.view.grid import Grid, Row, grid_of
 from opscope.view.timeline import TILE, pyramid_of, tile, tiles, timeline_document
 
@@ -31,7 +31,7 @@ def large(rows: int, columns: int) -> Grid:
 
 def test_a_cell_is_a_call_and_says_how_it_is() -> None:
     run = overflowing(steps=3)
-    found = grid_of(run, scan(run).findings)
+    found = grid_of(AllCalls(run), scan(run).findings)
     assert found.planes["health"].tolist() == [
         [cells.SOUND] * 3,
         [cells.SOUND] * 3,
@@ -44,27 +44,57 @@ def test_a_cell_is_a_call_and_says_how_it_is() -> None:
 
 
 def test_what_does_not_fit_is_folded_to_the_worst() -> None:
-    found = grid_of(overflowing(steps=3), most_cells=6)
+    found = grid_of(AllCalls(overflowing(steps=3)), most_cells=6)
     assert found.fold == 2
     assert found.planes["health"].tolist() == [[1, 1], [1, 1], [4, 4]]
 
 
 def test_own_expression_is_a_plane_with_its_scale() -> None:
-    found = grid_of(overflowing(steps=3), expression="step * 10 + size")
+    found = grid_of(AllCalls(overflowing(steps=3)), expression="step * 10 + size")
     assert found.scale == (1, 36)
     assert found.planes["own"][2].tolist() == [255, 255, 1 + round(254 * 20 / 35)]
 
 
-@pytest.mark.parametrize("words", ["nothing_of_that_name", "1); DROP TABLE x; SELECT (1", "1)))"])
-def test_an_expression_that_is_none_is_refused(words: str) -> None:
-    with pytest.raises(UsageError, match="colour"):
-        grid_of(overflowing(), expression=words)
+@pytest.mark.parametrize(
+    ("words", "scale"),
+    [
+        ("log2(abs(max))", (np.log2(3), np.log2(65504))),
+        ("greatest(abs(min), abs(max), stride)", (3, 65504)),
+        ("index", (0, 8)),
+        ("1 / size", (1 / 16, 1)),
+        ("tensors.size + calls.step", (1, 18)),
+        ("CASE WHEN op LIKE '%mm%' THEN 1 ELSE 0 END", (0, 1)),
+        ("log2(0)", None),
+        ("ln(-size)", None),
+        ("json_array_length(shape)", (0, 2)),
+    ],
+)
+def test_an_expression_may_name_any_column(words: str, scale: tuple[float, float] | None) -> None:
+    assert grid_of(AllCalls(overflowing(steps=3)), expression=words).scale == scale
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        ("nothing_of_that_name", "no such column"),
+        ("1); DROP TABLE x; SELECT (1", ""),
+        ("1)))", ""),
+        ("name", "text"),
+        ("max(size)", "of several"),
+        ("sum(size) OVER ()", "of several"),
+        ("(SELECT max(step) FROM calls)", "no more"),
+        ("load_extension('x')", "no more"),
+    ],
+)
+def test_an_expression_that_is_none_is_refused(words: str, why: str) -> None:
+    with pytest.raises(UsageError, match=f"^colour .*{why}"):
+        grid_of(AllCalls(overflowing()), expression=words)
 
 
 def test_an_expression_reads_no_files(tmp_path) -> None:
     (tmp_path / "x.csv").write_text("a\n1\n")
     with pytest.raises(UsageError):
-        grid_of(overflowing(), expression=f"(SELECT a FROM read_csv('{tmp_path}/x.csv'))")
+        grid_of(AllCalls(overflowing()), expression=f"(SELECT a FROM read_csv('{tmp_path}/x.csv'))")
 
 
 def test_tiles_put_together_are_their_level_and_nothing_wrong_is_lost() -> None:
@@ -95,8 +125,8 @@ def test_a_tile_that_is_not_there(place: tuple[int, int, int]) -> None:
 
 def test_a_cell_leads_to_its_call() -> None:
     run = overflowing(steps=3)
-    with open_tables(run) as tables:
-        found = timeline_document(tables, pyramid_of(grid_of(run)))
+    calls = AllCalls(run)
+    found = timeline_document(calls, pyramid_of(grid_of(calls)))
     (sequence,) = found["sequences"]
     assert np.cumsum(sequence["numbers"]).tolist() == [0, 1, 2]
     assert sequence["names"][0] == "blocks.0:mm#1"
@@ -105,6 +135,5 @@ def test_a_cell_leads_to_its_call() -> None:
 
 
 def test_a_run_without_calls_has_no_rows() -> None:
-    run = MemoryRun(RunInfo(path="x", format="opscope"))
-    with open_tables(run) as tables:
-        assert timeline_document(tables, pyramid_of(grid_of(run)))["rows"] == []
+    calls = AllCalls(MemoryRun(RunInfo(path="x", format="opscope")))
+    assert timeline_document(calls, pyramid_of(grid_of(calls)))["rows"] == []

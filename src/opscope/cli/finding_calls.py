@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from opscope.errors import UsageError
 
 if TYPE_CHECKING:
+    from opscope.arrays import Ints
     from opscope.run.names import Resolved
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
     from opscope.run.selection import Selection
 
 MAX_LINES_NAMED = 12
+_NO_STACK = -1
+_TOGETHER = 8192  # calls that are read at once
 
 
 def chosen_call(run: Run, text: str) -> Resolved:
@@ -58,30 +61,47 @@ def calls_of_line(run: Run, text: str, selection: Selection) -> Iterator[Call]:
     FILE is a path or the last parts of one. The backward calls of a line have it as their source
     where their own stack holds nothing but the engine.
     """
+    import numpy as np
+
     from opscope.report.source import names_place, parse_place
-    from opscope.run.query import record_of, sql
+    from opscope.run.keys import keys_at, keys_of
+    from opscope.run.query import rows_of
+    from opscope.view.all_calls import AllCalls
 
     line = parse_place(text)
     if line is None:
         raise UsageError(f"--source {text!r}: write FILE:LINE, train.py:41")
-    stacks = [
-        row["process"] << 32 | row["stack"]
-        for row in sql(run, "SELECT process, stack, frames FROM stacks")
-        if any(names_place(frame, line) for frame in row["frames"])
-    ]
-    sources = [
-        row["source"]
-        for row in sql(run, "SELECT DISTINCT source FROM calls WHERE source IS NOT NULL")
-    ]
-    meant = [source for source in sources if names_place(source, line)]
-    if not stacks and not meant:
-        raise UsageError(_no_such_line(text, line, sources))
-    condition = "list_contains(?, (process::BIGINT << 32) | stack) OR list_contains(?, source)"
-    query = f'SELECT * FROM calls WHERE {condition} ORDER BY rank, process, step, "index"'  # noqa: S608 - fixed text
-    for row in sql(run, query, [stacks, meant]):
-        call: Call = record_of("calls", row)
+    calls = AllCalls(run)
+    sources = calls.texts("source")
+    meant = sources.which(lambda source: source is not None and names_place(source, line))
+    stacks = keys_at(
+        (process, stack)
+        for process, stack, frames in rows_of(run, "stacks", ("process", "stack", "frames"))
+        if any(names_place(frame, line) for frame in frames)
+    )
+    if not len(stacks) and not meant.any():
+        raise UsageError(_no_such_line(text, line, [each for each in sources.words if each]))
+    numbers = keys_of(calls.numbers("process"), calls.numbers("stack", _NO_STACK))
+    chosen = calls.keys[meant | np.isin(numbers, stacks)]
+    for call in _records(run, chosen):
         if selection.wants_call(call):
             yield call
+
+
+def _records(run: Run, keys: Ints) -> Iterator[Call]:
+    """Calls by their numbers in this order, a few at a time."""
+    import numpy as np
+
+    from opscope.run.keys import key
+    from opscope.run.query import records_of
+
+    for start in range(0, len(keys), _TOGETHER):
+        part = keys[start : start + _TOGETHER]
+        known = {
+            key(call.process, call.index): call
+            for call in records_of(run, "calls", np.unique(part))
+        }
+        yield from (known[number] for number in part.tolist())
 
 
 def _no_such_line(text: str, line_asked: tuple[str, int], sources: list[str]) -> str:

@@ -103,7 +103,7 @@ def show(  # noqa: PLR0913 - one for each option
 
 
 def _draw(run: Run, call: Call, wanted: Path) -> None:
-    from opscope.questions.tables import open_tables
+    from opscope.view.all_calls import AllCalls
     from opscope.view.calls import call_documents
     from opscope.view.compare_files import free_file
     from opscope.view.figure import call_figure
@@ -112,8 +112,7 @@ def _draw(run: Run, call: Call, wanted: Path) -> None:
     from opscope.view.sources import Sources
 
     call_id = (call.process, call.index)
-    with open_tables(run) as tables:
-        document = call_documents(tables, [call_id], Sources())["calls"][reference(*call_id)]
+    document = call_documents(AllCalls(run), [call_id], Sources())["calls"][reference(*call_id)]
     free = free_file(wanted)
     free.write_bytes(picture_file(call_figure(document), free))
     note(f"{call.name} drawn into {free}")
@@ -165,10 +164,10 @@ def with_levels_of(run: Run, wanted: Selection) -> Selection:
     """
     if wanted.levels is None:
         return wanted
-    from opscope.run.query import sql
+    from opscope.run.query import columns
 
-    there = [row["level"] for row in sql(run, "SELECT DISTINCT level FROM calls")]
-    if not there or set(there) & set(wanted.levels):
+    there = {level for batch in columns(run, "calls", ("level",)) for level in batch["level"]}
+    if not there or there & set(wanted.levels):
         return wanted
     note(
         f"the run holds no calls of level {' or '.join(wanted.levels)}; those of level "
@@ -239,16 +238,17 @@ def _print_values(run: Run, tensors: Iterable[Tensor]) -> None:
 
 def frames_of(run: Run, call: Call) -> tuple[str, ...]:
     """The Python stack of a call, innermost first; empty where none was recorded."""
-    from opscope.run.query import sql
+    from opscope.run.query import rows_where
 
     if call.stack is None:
         return ()
-    rows = sql(
+    found = rows_where(
         run,
-        "SELECT frames FROM stacks WHERE process = ? AND stack = ? LIMIT 1",
-        [call.process, call.stack],
+        "stacks",
+        ("process", "stack", "frames"),
+        lambda batch: (batch["process"] == call.process) & (batch["stack"] == call.stack),
     )
-    return tuple(next(rows, {"frames": ()})["frames"] or ())
+    return next((tuple(frames or ()) for _, _, frames in found), ())
 
 
 def _document(

@@ -22,15 +22,10 @@ from opscope.errors import FormatError
 
 if TYPE_CHECKING:
     from opscope.run.protocol import Run
+    from opscope.view.all_calls import AllCalls
 
 SHARE = 0.1  # of one core that reading may take: a long run is looked at less often
 NEAR = 0.01  # a share of a type's limit from which on it is told
-_COUNTS = "SELECT count(*), max(step), count(DISTINCT rank) FROM calls"
-_LARGEST = """SELECT dtype, arg_max(name, v), max(v) FROM (
-    SELECT name, dtype, greatest(abs(min), abs(max)) AS v
-    FROM calls JOIN tensors USING (process, "index") WHERE step >= ? AND io = 'output')
-    WHERE v IS NOT NULL GROUP BY dtype"""
-_FLAGGED = """SELECT step, name FROM calls WHERE status <> 0 ORDER BY step, "index" LIMIT 1"""
 
 
 class Seen(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,30 +116,67 @@ def follow(
 
 def look(run: Run) -> Seen:
     """How far a run is now."""
-    from opscope.judge.limits import largest_finite
-    from opscope.run.query import Often, sql
+    import numpy as np
 
-    with Often(run) as often:
-        counts = next(sql(often, _COUNTS))
-        calls, step, ranks = counts.values()
-        if step is None:
-            return Seen(calls=calls, step=None, ranks=ranks)
-        flagged = next((tuple(row.values()) for row in sql(often, _FLAGGED)), None)
-        largest = [tuple(row.values()) for row in sql(often, _LARGEST, [step - 1])]
-    shares = [
-        (name, value, value / limit, dtype)
-        for dtype, name, value in largest
-        if (limit := largest_finite(dtype)) is not None
-    ]
-    nearest = max(shares, key=lambda each: each[2], default=None)
+    from opscope.view.all_calls import AllCalls
+
+    calls = AllCalls(run)
+    if not len(calls):
+        return Seen(calls=0, step=None, ranks=0)
+    last = int(calls.numbers("step").max())
     return Seen(
-        calls=calls,
-        step=step,
-        ranks=ranks,
-        nearest=nearest,
-        flagged=flagged,
+        calls=len(calls),
+        step=last,
+        ranks=len(np.unique(calls.numbers("rank"))),
+        nearest=_nearest(calls, last - 1),
+        flagged=_flagged(calls),
         overhead=run.info.overhead,
     )
+
+
+def _flagged(calls: AllCalls) -> tuple[int, str] | None:
+    """As in Seen."""
+    import numpy as np
+
+    from opscope.run.query import call_at
+
+    rows = np.flatnonzero(calls.numbers("status"))
+    process, step, index = (calls.numbers(name)[rows] for name in ("process", "step", "index"))
+    for first in np.lexsort((index, step))[:1]:
+        call = call_at(calls.run, int(process[first]), int(index[first]))
+        return None if call is None else (call.step, call.name)
+    return None
+
+
+def _nearest(calls: AllCalls, step: int) -> tuple[str, float, float, str] | None:
+    """As in Seen, of the calls from this step on."""
+    import numpy as np
+
+    from opscope.judge.limits import largest_finite
+    from opscope.run.query import call_at
+    from opscope.view.all_calls import UNKNOWN, magnitudes
+    from opscope.view.columns import Groups, read
+
+    found = read(
+        calls.run,
+        "tensors",
+        ("process", "index", "dtype", "min", "max"),
+        lambda batch: batch.are("io", "output"),
+        np.sort(calls.keys[calls.numbers("step") >= step]),
+    )
+    largest, dtypes = magnitudes(found.numbers), found.texts["dtype"]
+    known = np.flatnonzero(largest != UNKNOWN)
+    shares = []
+    for members in Groups(dtypes.numbers[known]).members():
+        row = known[members[np.argmax(largest[known[members]])]]
+        dtype, value = dtypes.words[dtypes.numbers[row]], float(largest[row])
+        if (limit := largest_finite(dtype)) is not None:
+            shares.append((value / limit, value, dtype, row))
+    if not shares:
+        return None
+    share, value, dtype, row = max(shares, key=lambda each: each[0])
+    call = call_at(calls.run, *(int(found.numbers[name][row]) for name in ("process", "index")))
+    return None if call is None else (call.name, value, share, dtype)
 
 
 def _teller() -> Callable[[str], None]:

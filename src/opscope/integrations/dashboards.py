@@ -13,25 +13,18 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import msgspec
+import numpy as np
 
 from opscope.formats.registry import open_run
 from opscope.run.finding import Finding
 from opscope.run.printable import printable
 from opscope.run.protocol import Run
-from opscope.run.query import sql
 from opscope.scan.api import scan
+from opscope.view.all_calls import UNKNOWN, AllCalls
+from opscope.view.columns import Groups
 
 PREFIX = "opscope"
-# Of each module the largest finite magnitude that its operators gave, and how many elements of
-# their results are not finite.
-_MAGNITUDES = """
-SELECT rank, step, module, phase,
-       max(greatest(abs(t.min), abs(t.max))) AS largest,
-       coalesce(sum(t.nan + t.pos_inf + t.neg_inf), 0)::BIGINT AS lost
-FROM calls JOIN tensors AS t USING (process, "index")
-WHERE t.io = 'output' AND level <> 'module' AND phase IN ('forward', 'backward') AND again IS NULL
-GROUP BY ALL ORDER BY step, rank, module, phase
-"""
+_NEVER = -1  # when a call was executed again that was not
 
 
 class Magnitude(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,8 +68,25 @@ class Tracer(Protocol):
 
 def magnitudes(run: Run | str | os.PathLike[str]) -> Iterator[Magnitude]:
     """How large the results of each module are, by step, rank and phase."""
-    for row in sql(open_run(run), _MAGNITUDES):
-        yield Magnitude(**row)
+    calls = AllCalls(open_run(run))
+    module, phase, results = calls.texts("module"), calls.texts("phase"), calls.results
+    chosen = results.there & calls.texts("level").which(lambda level: level != "module")
+    chosen &= phase.which({"forward", "backward"}.__contains__)
+    rows = np.flatnonzero(chosen & (calls.numbers("again", _NEVER) == _NEVER))
+    rank, step = calls.numbers("rank")[rows], calls.numbers("step")[rows]
+    groups = Groups(step, rank, module.numbers[rows], phase.numbers[rows])
+    first = groups.first
+    for values in zip(
+        rank[first].tolist(),
+        step[first].tolist(),
+        module.at(rows[first]),
+        phase.at(rows[first]),
+        groups.merged(np.maximum, results.largest[rows]).tolist(),
+        groups.merged(np.add, results.lost[rows]).tolist(),
+        strict=True,
+    ):
+        row = dict(zip(Magnitude.__struct_fields__, values, strict=True))
+        yield Magnitude(**{**row, "largest": None if row["largest"] == UNKNOWN else row["largest"]})
 
 
 def to_tensorboard(run: Run | str | os.PathLike[str], writer: TensorBoard) -> None:

@@ -11,18 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from opscope.operators.spelling import COMPILED
 from opscope.report.console import line
-from opscope.run.query import sql
+from opscope.run.query import rows_where
 
 if TYPE_CHECKING:
     from rich.text import Text
 
     from opscope.run.protocol import Run
     from opscope.run.schema import Process
-
-_EXECUTIONS = """
-    SELECT process, op, phase, again IS NOT NULL AS repeated, count(*) AS times FROM calls
-    WHERE level = 'graph' GROUP BY ALL
-"""
 
 
 def graph_rows(run: Run) -> list[dict[str, Any]]:
@@ -33,9 +28,14 @@ def graph_rows(run: Run) -> list[dict[str, Any]]:
     executions by phase, repeated (how often it was executed again), not_repeated (why not).
     """
     times: dict[tuple[int, str], Counter[str]] = defaultdict(Counter)
-    for row in sql(run, _EXECUTIONS):
-        kind = "repeated" if row["repeated"] else row["phase"]
-        times[row["process"], row["op"].removeprefix(COMPILED)][kind] += row["times"]
+    executions = rows_where(
+        run,
+        "calls",
+        ("process", "op", "phase", "again", "level"),
+        lambda batch: batch["level"] == "graph",
+    )
+    for number, op, phase, again, _ in executions:
+        times[number, op.removeprefix(COMPILED)][phase if again is None else "repeated"] += 1
     rows = []
     for process in run.processes:
         refused = _table(process, "not executed again")

@@ -10,16 +10,21 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from opscope.judge.limits import largest_finite
-from opscope.questions.rows import whole_calls
 from opscope.report.oneline import one_line, row_statistics
+from opscope.run.keys import keys_at, keys_of, processes_of
+from opscope.run.query import records_of, rows_where
+from opscope.view.columns import Groups, read
 from opscope.view.pictures import values_of
-from opscope.view.references import Place, finest_level, keys_of_places, names_of, reference
+from opscope.view.references import Place, names_of, reference
+from opscope.view.series import series_of
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Ints
     from opscope.run.schema import Call, Tensor
+    from opscope.view.all_calls import AllCalls
     from opscope.view.sources import Sources
 
 MOST_READERS = 8  # of a tensor, by reference; the others are counted
@@ -27,25 +32,6 @@ MOST_FRAMES = 40
 MOST_PICTURES = 60  # of kept values, in a document
 MOST_POINTS, FEW_POINTS = 250, 40  # of a tensor's history: of a call that is looked at, of others
 MOST_TEXT = 4000  # characters of one text of a run
-_MADE = """SELECT process, version, min("index") FROM tensors
-    JOIN calls USING (process, "index")
-    SEMI JOIN (SELECT process, version FROM near_tensors SEMI JOIN wanted USING (process, "index")
-        WHERE io = 'input' AND version IS NOT NULL) USING (process, version)
-    WHERE io = 'output' AND level = ? GROUP BY ALL"""
-_READ = """SELECT process, version, list("index" ORDER BY "index")[:?], count(*) FROM tensors
-    JOIN calls USING (process, "index")
-    SEMI JOIN (SELECT process, version FROM near_tensors SEMI JOIN wanted USING (process, "index")
-        WHERE io = 'output' AND version IS NOT NULL) USING (process, version)
-    WHERE io = 'input' AND level = ? GROUP BY ALL"""
-_BACKWARD = """SELECT process, forward_index, "index" FROM calls
-    SEMI JOIN (SELECT process, "index" AS forward_index FROM wanted) USING (process, forward_index)
-    ORDER BY "index" """
-# Steps that lie together are one point: the least, the largest, and how many are not finite.
-_SERIES = """SELECT name, rank, io, slot, step - step % ? AS first, min(min), max(max),
-    sum(coalesce(nan, 0) + coalesce(pos_inf, 0) + coalesce(neg_inf, 0))::BIGINT
-    FROM tensors JOIN calls USING (process, "index")
-    SEMI JOIN (SELECT name, rank FROM near_calls SEMI JOIN wanted USING (process, "index"))
-    USING (name, rank) WHERE size IS NOT NULL GROUP BY ALL ORDER BY first"""
 
 
 class Edges(msgspec.Struct, frozen=True):
@@ -57,75 +43,104 @@ class Edges(msgspec.Struct, frozen=True):
 
 
 def call_documents(
-    tables: Tables, places: Sequence[Place], sources: Sources, *, points: int = MOST_POINTS
+    calls: AllCalls, places: Sequence[Place], sources: Sources, *, points: int = MOST_POINTS
 ) -> dict[str, Any]:
     """Calls by reference, and under "names" what to call those that they point to.
 
     points is how many a tensor's range over the steps has at most.
     """
-    wanted = keys_of_places(places)
-    whole = whole_calls(tables, wanted)
+    wanted = keys_at(places)
+    whole = list(records_of(calls.run, "calls", wanted))
     if not whole:
         return {"calls": {}, "names": {}}
-    edges = _edges(tables, wanted)
-    stacks = _stacks(tables, [call for call, _ in whole.values()])
-    ranges = _ranges(tables, wanted, points)
+    tensors: dict[Place, list[Tensor]] = defaultdict(list)
+    for tensor in records_of(calls.run, "tensors", wanted):
+        tensors[tensor.process, tensor.index].append(tensor)
+    edges = _edges(calls, wanted, [tensor for each in tensors.values() for tensor in each])
+    stacks = _stacks(calls, whole)
+    ranges = series_of(calls, wanted, points)
     documents, pointed, drawn = {}, set(), 0
-    for call, tensors in whole.values():
+    for call in whole:
         document = _document(call, stacks, sources, edges)
-        document["tensors"] = [
-            _tensor(tensor, edges, ranges.get((call.name, call.rank, tensor.io, tensor.slot)))
-            for tensor in tensors
-        ]
-        for tensor, told in zip(tensors, document["tensors"], strict=True):
+        document["tensors"] = told = []
+        for tensor in tensors[call.process, call.index]:
+            series = ranges.get((call.name, call.rank, tensor.io, tensor.slot))
+            told.append(_tensor(tensor, edges, series))
             if tensor.value is not None and drawn < MOST_PICTURES:
-                told["picture"] = values_of(tables.run, tensor)
-                drawn += told["picture"] is not None
+                told[-1]["picture"] = values_of(calls.run, tensor)
+                drawn += told[-1]["picture"] is not None
         documents[reference(call.process, call.index)] = document
         pointed |= {(call.process, other) for other in _pointed(document)}
         pointed.add((call.process, call.index))
-    return {"calls": documents, "names": names_of(tables, pointed)}
+    return {"calls": documents, "names": names_of(calls.run, pointed)}
 
 
-def _edges(tables: Tables, wanted: Any) -> Edges:
-    level = finest_level(tables)
-    made = tables.rows(_MADE, [level], wanted=wanted)
-    read = tables.rows(_READ, [MOST_READERS, level], wanted=wanted)
-    backward: dict[Place, list[int]] = defaultdict(list)
-    for process, forward, index in tables.rows(_BACKWARD, wanted=wanted):
-        backward[process, forward].append(index)
+def _edges(calls: AllCalls, wanted: Ints, tensors: Sequence[Tensor]) -> Edges:
+    """Who made and who read what these calls read and made."""
+    known = {tensor.version for tensor in tensors if tensor.version is not None}
+    versions = np.array(sorted(known), np.int64)
+    processes = np.unique(processes_of(wanted))
+    found = read(
+        calls.run,
+        "tensors",
+        ("process", "index", "io", "version"),
+        lambda batch: (
+            np.isin(batch.numbers("version"), versions)
+            & np.isin(batch.numbers("process"), processes)
+            & batch.known("version")
+        ),
+    )
+    process, index, version = (
+        np.ma.getdata(found.numbers[name]) for name in ("process", "index", "version")
+    )
+    rows = calls.rows(keys_of(process, index))
+    there = (rows >= 0) & calls.of_finest[rows]
+    is_output = found.texts["io"].which(lambda io: io == "output")
+    made, read_by = (
+        _by_version(process[side], version[side], index[side])
+        for side in (there & is_output, there & ~is_output)
+    )
     return Edges(
-        {(process, version): index for process, version, index in made},
-        {(process, version): (list(readers), count) for process, version, readers, count in read},
-        dict(backward),
+        {each: makers[0] for each, (makers, _) in made.items()}, read_by, _backward(calls, wanted)
     )
 
 
-def _stacks(tables: Tables, calls: Sequence[Call]) -> dict[Place, list[str]]:
-    wanted = {(call.process, call.stack) for call in calls if call.stack is not None}
-    rows = tables.rows("SELECT process, stack, frames FROM stacks") if wanted else []
+def _by_version(process: Ints, version: Ints, index: Ints) -> dict[Place, tuple[list[int], int]]:
+    """The first calls by process and version, in order, and how many there are."""
+    order = np.argsort(index, kind="stable")
+    groups = Groups(process[order], version[order])
+    first = order[groups.first]
+    places = zip(process[first].tolist(), version[first].tolist(), strict=True)
     return {
-        (process, stack): list(frames)
-        for process, stack, frames in rows
-        if (process, stack) in wanted
+        place: (index[order[members[:MOST_READERS]]].tolist(), len(members))
+        for place, members in zip(places, groups.members(), strict=True)
     }
 
 
-def _ranges(tables: Tables, wanted: Any, points: int) -> dict[tuple[Any, ...], list[list[Any]]]:
-    """Step, least, largest and count of what is not finite, by name, rank, io and slot."""
-    (steps,) = tables.rows("SELECT coalesce(max(step) - min(step), 0) + 1 FROM calls")[0]
-    together = -(-steps // points)
-    series: dict[tuple[Any, ...], list[list[Any]]] = defaultdict(list)
-    for name, rank, io, slot, step, low, high, wrong in tables.rows(
-        _SERIES, [together], wanted=wanted
-    ):
-        series[name, rank, io, slot].append([step, _short(low), _short(high), wrong])
-    return series
+def _backward(calls: AllCalls, wanted: Ints) -> dict[Place, list[int]]:
+    """The backward calls of each of the wanted ones, in order."""
+    process, forward = calls.numbers("process"), calls.numbers("forward_index", -1)
+    rows = np.flatnonzero(np.isin(keys_of(process, forward), wanted))
+    index = calls.numbers("index")[rows]
+    order = np.argsort(index, kind="stable")
+    backward: dict[Place, list[int]] = defaultdict(list)
+    of = zip(process[rows][order].tolist(), forward[rows][order].tolist(), strict=True)
+    for place, number in zip(of, index[order].tolist(), strict=True):
+        backward[place].append(number)
+    return backward
 
 
-def _short(value: float | None) -> float | None:
-    """Five digits: a line of a chart shows no more."""
-    return None if value is None else float(f"{value:.5g}")
+def _stacks(calls: AllCalls, shown: Sequence[Call]) -> dict[Place, list[str]]:
+    wanted = keys_at((call.process, call.stack) for call in shown if call.stack is not None)
+    if not len(wanted):
+        return {}
+    found = rows_where(
+        calls.run,
+        "stacks",
+        ("process", "stack", "frames"),
+        lambda batch: np.isin(keys_of(batch["process"], batch["stack"]), wanted),
+    )
+    return {(process, stack): list(frames) for process, stack, frames in found}
 
 
 def _document(

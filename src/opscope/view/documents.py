@@ -8,9 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from opscope.questions.tables import Tables, open_tables
+import numpy as np
+
 from opscope.questions.told_operators import knowing_of
 from opscope.report.terminal import verdict_lines
+from opscope.view.all_calls import AllCalls
 from opscope.view.calls import FEW_POINTS, call_documents
 from opscope.view.comparison import (
     MOST_ROWS,
@@ -23,7 +25,7 @@ from opscope.view.grid import Grid, grid_of
 from opscope.view.modules import model_document
 from opscope.view.ranks import ranks_document
 from opscope.view.redaction import redacted
-from opscope.view.references import Place, finest_level, place_of, reference
+from opscope.view.references import Place, calls_named, calls_near, place_of, reference
 from opscope.view.sources import Sources
 from opscope.view.timeline import Pyramid, pyramid_of, tile, tiles, timeline_document
 from opscope.view.training import training_document
@@ -38,11 +40,6 @@ MOST_CALLS = 1500  # in full, in a page that stands alone
 FULL = 24  # calls at either end of a path whose history has all its points
 MOST_FOUND = 20  # calls that a search tells
 LIVE_CELLS = 16_000_000  # of a timeline that is asked for by tiles
-_NEAR = """SELECT process, "index" FROM calls WHERE rank = ? AND step = ? AND level = ?
-    ORDER BY abs("index" - ?) LIMIT ?"""
-_SEARCH = """SELECT process, "index", name, op, step, rank, phase FROM calls
-    WHERE (SELECT bool_and(contains(lower(name || ' ' || op || ' ' || step), word))
-        FROM (SELECT unnest(?) AS word)) ORDER BY step, rank, "index" LIMIT ?"""
 
 
 class Documents:
@@ -68,6 +65,7 @@ class Documents:
         self._sources = Sources()
         self._pyramids: dict[str, Pyramid] = {}
         self._compared = compared
+        self._columns = AllCalls(run)
 
     def whole(self) -> dict[str, Any]:
         """Everything that a page which stands alone holds."""
@@ -97,8 +95,8 @@ class Documents:
             "calls": lambda: self._calls["calls"],
             "names": lambda: self._calls["names"],
             "timeline": lambda: self._timeline(self._colour or ""),
-            "model": lambda: self._asked(lambda tables: model_document(tables, findings)),
-            "ranks": lambda: self._judged(lambda tables: ranks_document(tables, findings)),
+            "model": lambda: model_document(self._columns, findings),
+            "ranks": lambda: self._judged(lambda calls: ranks_document(calls, findings)),
             "training": lambda: self._judged(training_document),
             "compare": lambda: self._comparisons,
         }
@@ -106,9 +104,11 @@ class Documents:
     @cached_property
     def _views(self) -> list[str]:
         """Documents that say something of this run."""
-        counts = "SELECT count(DISTINCT rank), count(DISTINCT step) FROM calls"
-        ranks, steps = self._asked(lambda tables: tables.rows(counts))[0]
-        told = {"ranks": ranks > 1, "training": steps > 1, "compare": bool(self._compared)}
+        told = {
+            name: len(np.unique(self._columns.numbers(column))) > 1
+            for name, column in (("ranks", "rank"), ("training", "step"))
+        }
+        told["compare"] = bool(self._compared)
         return [name for name in self._made if told.get(name, True)]
 
     @cached_property
@@ -116,14 +116,10 @@ class Documents:
         most = MOST_ROWS // max(1, len(self._compared))
         return [comparison_document(each, most=most) for each in self._compared]
 
-    def _asked(self, question: Callable[[Tables], Any]) -> Any:
-        with open_tables(self.run) as tables:
-            return question(tables)
-
-    def _judged(self, question: Callable[[Tables], Any]) -> Any:
+    def _judged(self, question: Callable[[AllCalls], Any]) -> Any:
         """The answer to a question that asks what operators are."""
         with knowing_of(self.run):
-            return self._asked(question)
+            return question(self._columns)
 
     # -- the verdict and its calls -----------------------------------------------------------------
 
@@ -134,10 +130,7 @@ class Documents:
     @cached_property
     def _paths(self) -> list[CallPath]:
         findings = self.document.findings[:MOST_FINDINGS]
-        paths: list[CallPath] = self._asked(
-            lambda tables: [path_of(tables, finding) for finding in findings]
-        )
-        return paths
+        return [path_of(self._columns, finding) for finding in findings]
 
     @cached_property
     def _calls(self) -> dict[str, Any]:
@@ -150,46 +143,42 @@ class Documents:
                 place_of(call) for each in self._comparisons for call in calls_that_part(each)
             )
             chosen = list(dict.fromkeys([*chosen, *(call_id for call_id in parting if call_id)]))
-        with open_tables(self.run) as tables:
-            drawn = {
-                call_id
-                for path in self._paths
-                for call_id in path.calls[:FULL] + path.calls[-FULL:]
-            }
-            full = [call_id for call_id in chosen if call_id in drawn][:MOST_CALLS]
-            calls = call_documents(tables, full, self._sources)
-            beside = [call_id for call_id in chosen if call_id not in drawn]
-            if self._alone or not chosen:
-                beside += [call_id for call_id in self._near(tables) if call_id not in drawn]
-            makers = sorted(_makers(calls["calls"]))
-            others = list(dict.fromkeys([*makers, *beside]))[:MOST_CALLS]
-            more = call_documents(tables, others, self._sources, points=FEW_POINTS)
+        drawn = {
+            call_id for path in self._paths for call_id in path.calls[:FULL] + path.calls[-FULL:]
+        }
+        full = [call_id for call_id in chosen if call_id in drawn][:MOST_CALLS]
+        calls = call_documents(self._columns, full, self._sources)
+        beside = [call_id for call_id in chosen if call_id not in drawn]
+        if self._alone or not chosen:
+            beside += [call_id for call_id in self._near() if call_id not in drawn]
+        makers = sorted(_makers(calls["calls"]))
+        others = list(dict.fromkeys([*makers, *beside]))[:MOST_CALLS]
+        more = call_documents(self._columns, others, self._sources, points=FEW_POINTS)
         return {name: {**more[name], **calls[name]} for name in ("calls", "names")}
 
-    def _near(self, tables: Tables) -> list[Place]:
+    def _near(self) -> list[Place]:
         """The calls around the first finding, of a clean run those of the last step."""
-        level = finest_level(tables)
         first = next((one for one in self.document.findings if one.index is not None), None)
-        if first is not None:
-            where = [first.rank, first.step, level, first.index]
-        else:
-            where = [*_last_step(tables), level, 0]
-        return [(row[0], row[1]) for row in tables.rows(_NEAR, [*where, MOST_CALLS])]
+        if first is not None and first.index is not None:
+            return calls_near(self._columns, first.rank, first.step, first.index, MOST_CALLS)
+        ranks, steps = self._columns.numbers("rank"), self._columns.numbers("step")
+        if not len(ranks):
+            return []
+        rank = int(ranks.min())
+        last = int(steps[ranks == rank].max())
+        return calls_near(self._columns, rank, last, 0, MOST_CALLS)
 
     def _call(self, key: str) -> dict[str, Any] | None:
         call_id = place_of(key)
         if call_id is None:
             return None
-        documents = self._asked(lambda tables: call_documents(tables, [call_id], self._sources))
+        documents = call_documents(self._columns, [call_id], self._sources)
         call = documents["calls"].get(reference(*call_id))
         return None if call is None else {**call, "names": documents["names"]}
 
     def _search(self, key: str) -> dict[str, Any]:
         words = key.lower().split()[:8]
-        rows = self._asked(
-            lambda tables: tables.rows(_SEARCH, [words, MOST_FOUND]) if words else []
-        )
-        return {reference(process, index): rest for process, index, *rest in rows}
+        return calls_named(self._columns, words, MOST_FOUND) if words else {}
 
     # -- the timeline ------------------------------------------------------------------------------
 
@@ -203,15 +192,13 @@ class Documents:
     def _grid(self, expression: str) -> Grid:
         limits: dict[str, int] = {} if self._alone else {"most_cells": LIVE_CELLS}
         findings = self.document.findings
-        grid = grid_of(self.run, findings, expression=expression or None, **limits)
+        grid = grid_of(self._columns, findings, expression=expression or None, **limits)
         if self._compared:
             paint_distance(grid, self._compared[0].comparison)
         return grid
 
     def _timeline(self, expression: str) -> dict[str, Any]:
-        pyramid = self._pyramid(expression)
-        document: dict[str, Any] = self._asked(lambda tables: timeline_document(tables, pyramid))
-        return document
+        return timeline_document(self._columns, self._pyramid(expression))
 
     def _tile(self, key: str) -> dict[str, Any] | None:
         level, x, y, *expression = key.split("/", 3)
@@ -249,9 +236,3 @@ def _makers(calls: dict[str, Any]) -> set[Place]:
         if tensor.get("maker") is not None
     }
     return {maker for maker in makers if reference(*maker) not in calls}
-
-
-def _last_step(tables: Tables) -> list[int]:
-    """Rank and step of the last calls of the first rank."""
-    rows = tables.rows("SELECT rank, max(step) FROM calls GROUP BY rank ORDER BY rank LIMIT 1")
-    return list(rows[0]) if rows else [0, 0]

@@ -2,8 +2,8 @@
 """All calls of a run as a picture: a row for each step of each rank, a column for each call of it,
 a byte for what one wants to see.
 
-SQL makes a number of each call's tensors, NumPy puts them side by side; what does not fit is
-aggregated to the worst, so that nothing wrong is lost. No row of a run gets into the page.
+What each call gave is a byte; what does not fit is aggregated to the worst, so that nothing wrong
+is lost. No row of a run gets into the page.
 """
 
 from __future__ import annotations
@@ -14,28 +14,14 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.errors import UsageError
-from opscope.run.query import connect
+from opscope.view.all_calls import ORIGIN, AllCalls
+from opscope.view.colour import colours
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Bytes, Ints
+    from opscope.arrays import Bytes, Floats, Ints
     from opscope.run.finding import Finding
-    from opscope.run.protocol import Run
 
-NONE, SOUND, MASK, NEAR, UNSOUND, ORIGIN = range(6)  # health; of several calls the largest counts
 MOST_CELLS = 2_000_000
-PLANES = ("health", "magnitude", "zeros")
-# 0 is nothing known. magnitude: 128 + floor(log2 of the largest); zeros: their share, 1 to 255.
-HEALTH = """max(CASE WHEN size IS NULL THEN 0 WHEN nan + pos_inf > 0 THEN 4
-        WHEN coalesce(near_limit, 0) > 0 THEN 3 WHEN neg_inf > 0 THEN 2 ELSE 1 END)"""
-_NUMBERS = f"""{HEALTH}::UTINYINT AS health,
-    coalesce(max(CASE WHEN greatest(abs(min), abs(max)) > 0 THEN
-        least(255, greatest(1, 128 + floor(log2(greatest(abs(min), abs(max))))))
-        WHEN min IS NOT NULL THEN 1 END), 0)::UTINYINT AS magnitude,
-    coalesce(max(CASE WHEN size > 0 AND dtype LIKE '%float%' THEN 1 + round(254.0 * zero / size)
-        END), 0)::UTINYINT AS zeros"""
-_FINEST = """level = (SELECT level FROM calls GROUP BY level
-    ORDER BY CASE level WHEN 'operator' THEN 0 WHEN 'api' THEN 1 ELSE 2 END LIMIT 1)"""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -72,97 +58,84 @@ class Grid(msgspec.Struct, frozen=True):
 
 
 def grid_of(
-    run: Run,
+    calls: AllCalls,
     findings: Sequence[Finding] = (),
     *,
     expression: str | None = None,
     most_cells: int = MOST_CELLS,
 ) -> Grid:
-    """The picture of a run; findings are marked in it.
+    """The picture of the calls of a run; findings are marked in it.
 
     expression is SQL over the columns of calls and tensors, the largest over a call's outputs is
     its value. Raises UsageError where it is none.
     """
-    table = _table(run, expression)
-    starts = _starts(table)
-    sizes = np.diff(np.r_[starts, len(table["index"])])
-    rows, sequences = _rows(table, starts, sizes)
+    chosen = np.flatnonzero(calls.of_finest)
+    planes = {
+        "health": calls.results.health[chosen],
+        "magnitude": calls.results.magnitude[chosen],
+        "zeros": calls.results.zeros[chosen],
+    }
+    scale = None
+    if expression is not None:
+        planes["own"], scale = _bytes(colours(calls, expression)[chosen])
+    starts = _starts(calls, chosen)
+    sizes = np.diff(starts, append=len(chosen))
+    rows, sequences = _rows(calls, chosen, starts, sizes)
     longest = int(sizes.max()) if len(sizes) else 0
     fold = 1
     while len(rows) * -(-longest // fold) > most_cells:
         fold *= 2
     columns = -(-longest // fold)
-    column = (np.arange(len(table["index"])) - np.repeat(starts, sizes)) // fold
+    column = (np.arange(len(chosen)) - np.repeat(starts, sizes)) // fold
     cells = np.repeat(np.arange(len(rows)), sizes) * columns + column
-    own, scale = _bytes(table["own"]) if expression is not None else (None, None)
-    columns_of = {name: table[name] for name in PLANES} | ({} if own is None else {"own": own})
-    planes = {}
-    for name, values in columns_of.items():
-        plane = np.zeros(len(rows) * columns, dtype=np.uint8)
-        np.maximum.at(plane, cells, values)
-        planes[name] = plane.reshape(len(rows), columns)
-    grid = Grid(rows, columns, fold, planes, sequences, scale)
+    folded = {name: _folded(plane, cells, (len(rows), columns)) for name, plane in planes.items()}
+    grid = Grid(rows, columns, fold, folded, sequences, scale)
     _mark(grid, findings)
     return grid
 
 
-def _table(run: Run, expression: str | None) -> dict[str, Array]:
-    own = f", max(({expression})::DOUBLE) AS own" if expression is not None else ""
-    shown = ", own" if expression is not None else ""
-    joined = 'tensors JOIN calls USING (process, "index")' if expression is not None else "tensors"
-    query = f"""SELECT calls.rank, calls.process, calls.step, calls."index",
-        hash(calls.name) AS named, coalesce(health, 0)::UTINYINT AS health,
-        coalesce(magnitude, 0)::UTINYINT AS magnitude, coalesce(zeros, 0)::UTINYINT AS zeros{shown}
-        FROM calls LEFT JOIN (SELECT process, "index", {_NUMBERS}{own} FROM {joined}
-            WHERE io = 'output' GROUP BY process, "index") found USING (process, "index")
-        WHERE {_FINEST} ORDER BY calls.rank, calls.process, calls.step, calls."index" """  # noqa: S608 - the user's own SQL, in a database that neither reads nor writes files
-    import duckdb
-
-    with connect(run) as connection:
-        try:
-            if len(connection.extract_statements(query)) != 1:
-                raise UsageError(f"colour {expression!r}: write one expression")
-            table: dict[str, Array] = connection.execute(query).fetchnumpy()
-        except duckdb.Error as error:
-            said = " ".join(str(error).split("LINE 1:")[0].split())
-            raise UsageError(f"colour {expression!r}: {said}") from error
-    return {
-        name: column if name == "own" else np.ma.getdata(column) for name, column in table.items()
-    }
+def _folded(values: Bytes, cells: Ints, shape: tuple[int, int]) -> Bytes:
+    """The largest of the values of each cell."""
+    plane = np.zeros(shape, dtype=np.uint8)
+    np.maximum.at(plane.reshape(-1), cells, values)
+    return plane
 
 
-def _starts(table: dict[str, Array]) -> Ints:
-    """Where in the table each row of the picture begins."""
-    if not len(table["index"]):
-        return np.empty(0, dtype=np.int64)
-    changed = np.zeros(len(table["index"]) - 1, dtype=bool)
+def _starts(calls: AllCalls, chosen: Ints) -> Ints:
+    """Where among the chosen calls each row of the picture begins."""
+    begins = np.zeros(len(chosen), dtype=bool)
+    begins[:1] = True
     for name in ("rank", "process", "step"):
-        changed |= table[name][1:] != table[name][:-1]
-    starts: Ints = np.r_[0, np.flatnonzero(changed) + 1].astype(np.int64)
-    return starts
+        column = calls.numbers(name)[chosen]
+        begins[1:] |= column[1:] != column[:-1]
+    return np.flatnonzero(begins)
 
 
 def _rows(
-    table: dict[str, Array], starts: Ints, sizes: Ints
+    calls: AllCalls, chosen: Ints, starts: Ints, sizes: Ints
 ) -> tuple[tuple[Row, ...], tuple[Ints, ...]]:
+    indices, names = calls.numbers("index")[chosen], calls.texts("name").numbers[chosen]
+    places = zip(
+        *(calls.numbers(name)[chosen[starts]].tolist() for name in ("rank", "process", "step")),
+        strict=True,
+    )
     known: dict[bytes, int] = {}
     sequences: list[Ints] = []
     rows = []
-    for start, size in zip(starts.tolist(), sizes.tolist(), strict=True):
-        numbers = table["index"][start : start + size].astype(np.int64)
-        relative = numbers - numbers[0]
-        same = relative.tobytes() + table["named"][start : start + size].tobytes()
+    for (rank, process, step), start, size in zip(
+        places, starts.tolist(), sizes.tolist(), strict=True
+    ):
+        relative = indices[start : start + size] - indices[start]
+        same = relative.tobytes() + names[start : start + size].tobytes()
         if same not in known:
             known[same] = len(sequences)
             sequences.append(relative)
-        rank, process, step = (int(table[name][start]) for name in ("rank", "process", "step"))
-        rows.append(Row(rank, process, step, int(numbers[0]), size, known[same]))
+        rows.append(Row(rank, process, step, int(indices[start]), size, known[same]))
     return tuple(rows), tuple(sequences)
 
 
-def _bytes(values: Array) -> tuple[Bytes, tuple[float, float] | None]:
-    """Numbers as bytes, 1 the least and 255 the largest; 0 where there is none."""
-    numbers = np.ma.filled(np.ma.asarray(values, dtype=np.float64), np.nan)
+def _bytes(numbers: Floats) -> tuple[Bytes, tuple[float, float] | None]:
+    """Numbers as bytes, 1 the least and 255 the largest; 0 where there is none, a NaN."""
     finite = np.isfinite(numbers)
     scaled = np.zeros(len(numbers), dtype=np.uint8)
     scaled[numbers == np.inf] = 255

@@ -6,39 +6,26 @@ results were over the steps; and how data flows between the parts of one.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
-from opscope.view.grid import HEALTH
+from opscope.run.keys import keys_of
+from opscope.view.all_calls import UNKNOWN
+from opscope.view.columns import Groups, read
 from opscope.view.layout import chain
-from opscope.view.references import finest_level, reference
+from opscope.view.references import reference_of
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Ints
     from opscope.run.finding import Finding
+    from opscope.view.all_calls import AllCalls
 
 MOST_POINTS = 60  # of a sparkline
 MOST_MODULES, MOST_PARTS = 5000, 60
-_MODULES = f"""SELECT coalesce(module, ''), step * ? // ? AS part,
-    count(DISTINCT (process, "index")),
-    {HEALTH},
-    max(greatest(abs(min), abs(max))),
-    min((process, "index")) FILTER (WHERE nan + pos_inf > 0)
-    FROM calls LEFT JOIN (SELECT * FROM tensors WHERE io = 'output') USING (process, "index")
-    WHERE level = ? GROUP BY ALL ORDER BY part"""  # noqa: S608 - built from fixed text
-_FIRST = """SELECT coalesce(module, ''), min("index") FROM calls
-    WHERE level = ? AND rank = ? AND step = ? AND phase = 'forward' GROUP BY ALL"""
-_FLOW = """WITH here AS (SELECT process, "index", coalesce(module, '') AS module FROM calls
-        WHERE level = ? AND rank = ? AND step = ? AND phase = 'forward'),
-    made AS (SELECT process, version, min("index") AS "index" FROM tensors
-        SEMI JOIN here USING (process, "index") WHERE io = 'output' AND version IS NOT NULL
-        GROUP BY ALL)
-    SELECT DISTINCT tensors."index", reader.module, maker."index", maker.module FROM tensors
-    JOIN here reader USING (process, "index") JOIN made USING (process, version)
-    JOIN here maker ON maker.process = made.process AND maker."index" = made."index"
-    WHERE io = 'input' AND maker."index" < tensors."index" ORDER BY tensors."index" """
+_NEVER = np.iinfo(np.int64).max  # a number that no call has
 
 
 class Part(msgspec.Struct):
@@ -47,24 +34,21 @@ class Part(msgspec.Struct):
     calls: int = 0
     worst: int = 0
     own: int = 0
-    first: tuple[int, int] | None = None
+    first: int | None = None  # the number of the call
     line: dict[int, float] = {}
 
 
-def model_document(tables: Tables, findings: Sequence[Finding]) -> dict[str, Any]:
+def model_document(calls: AllCalls, findings: Sequence[Finding]) -> dict[str, Any]:
     """Modules by path, each with its parts; "" is the model itself."""
-    level = finest_level(tables)
-    (steps,) = tables.rows("SELECT coalesce(max(step), 0) + 1 FROM calls")[0]
+    steps = int(calls.numbers("step").max(initial=0)) + 1
     points = min(MOST_POINTS, steps)
     parts: dict[str, Part] = defaultdict(Part)
-    for module, point, calls, worst, largest, first in tables.rows(
-        _MODULES, [points, steps, level]
-    ):
+    for module, point, number, worst, largest, first in _modules(calls, points, steps):
         if module not in parts and len(parts) >= MOST_MODULES:
             continue
-        parts[module].own += calls
+        parts[module].own += number
         for path in above(module):
-            _add(parts[path], calls, worst or 0, (point, largest), first)
+            _add(parts[path], number, worst, (point, largest), first)
     for finding in findings:
         for path in above(finding.module or ""):
             parts[path].worst = 5
@@ -80,14 +64,36 @@ def model_document(tables: Tables, findings: Sequence[Finding]) -> dict[str, Any
                 "calls": part.calls,
                 "own": part.own,
                 "worst": part.worst,
-                "first": None if part.first is None else reference(*part.first),
+                "first": None if part.first is None else reference_of(part.first),
                 "line": [part.line.get(point) for point in range(points)],
                 "parts": sorted(children.get(path, ()), key=_natural),
             }
             for path, part in parts.items()
         },
-        "flows": _flows(tables, level, children, findings),
+        "flows": _flows(calls, children, findings),
     }
+
+
+def _modules(calls: AllCalls, points: int, steps: int) -> Iterator[tuple[Any, ...]]:
+    """Of each module in each part of the steps: its calls, the worst of them, the largest
+    magnitude, None where none is known, and the number of the first that lost elements.
+    """
+    rows = np.flatnonzero(calls.of_finest)
+    modules = calls.texts("module").filled()
+    part = calls.numbers("step")[rows].astype(np.int64) * points // steps
+    groups, results = Groups(part, modules.numbers[rows]), calls.results
+    lost = np.where(results.unsound[rows], calls.keys[rows], _NEVER)
+    largest = groups.merged(np.maximum, results.largest[rows]).tolist()
+    first = groups.merged(np.minimum, lost).tolist()
+    yield from zip(
+        modules.at(rows[groups.first]),
+        part[groups.first].tolist(),
+        groups.sizes.tolist(),
+        groups.merged(np.maximum, results.health[rows]).tolist(),
+        (None if each == UNKNOWN else each for each in largest),
+        (None if each == _NEVER else each for each in first),
+        strict=True,
+    )
 
 
 def above(module: str) -> Iterable[str]:
@@ -98,16 +104,16 @@ def above(module: str) -> Iterable[str]:
         yield module
 
 
-def _add(part: Part, calls: int, worst: int, point: tuple[int, float | None], first: Any) -> None:
+def _add(
+    part: Part, calls: int, worst: int, point: tuple[int, float | None], first: int | None
+) -> None:
     part.calls += calls
     part.worst = max(part.worst, worst)
     place, largest = point
     if largest is not None:
         part.line[place] = max(part.line.get(place, 0.0), float(f"{largest:.3g}"))
     if first is not None:
-        first_call = tuple(first.values()) if isinstance(first, dict) else tuple(first)
-        place_ = (int(first_call[0]), int(first_call[1]))
-        part.first = place_ if part.first is None else min(part.first, place_)
+        part.first = first if part.first is None else min(part.first, first)
 
 
 def _natural(path: str) -> list[tuple[bool, int, str]]:
@@ -119,21 +125,58 @@ def _natural(path: str) -> list[tuple[bool, int, str]]:
 
 
 def _flows(
-    tables: Tables, level: str, children: dict[str, list[str]], findings: Sequence[Finding]
+    calls: AllCalls, children: dict[str, list[str]], findings: Sequence[Finding]
 ) -> dict[str, Any]:
     """For each module with parts, how data flows between them in the forward pass of one step."""
-    rank, step = (findings[0].rank, findings[0].step) if findings else _a_step(tables)
+    rank, step = (findings[0].rank, findings[0].step) if findings else _a_step(calls)
+    chosen = calls.of_finest & (calls.numbers("rank") == rank) & (calls.numbers("step") == step)
+    chosen &= calls.texts("phase").which(lambda phase: phase == "forward")
+    rows = np.flatnonzero(chosen)
     first: dict[str, int] = {}
-    for module, index in tables.rows(_FIRST, [level, rank, step]):
+    modules = calls.texts("module").filled().at(rows)
+    for module, index in zip(modules, calls.numbers("index")[rows].tolist(), strict=True):
         for path in above(module):
             first[path] = min(index, first.get(path, index))
-    edges = tables.rows(_FLOW, [level, rank, step])
+    edges = _edges(calls, rows)
     flows = {}
     for path, below in children.items():
         order = sorted((part for part in below if part in first), key=first.__getitem__)
         if 1 < len(order) <= MOST_PARTS:
             flows[path] = chain(order, sorted(_between(edges, path)))
     return flows
+
+
+def _edges(calls: AllCalls, rows: Ints) -> list[tuple[int, str, int, str]]:
+    """Which of these calls reads what another one made first: number and module of the reader,
+    then of the maker, in the order of the readers.
+    """
+    found = read(
+        calls.run,
+        "tensors",
+        ("process", "index", "io", "version"),
+        lambda batch: batch.known("version"),
+        np.sort(calls.keys[rows]),
+    )
+    process, index, version = (
+        np.ma.getdata(found.numbers[name]) for name in ("process", "index", "version")
+    )
+    made = found.texts["io"].which(lambda io: io == "output")
+    versions = Groups(process, version)
+    maker = versions.merged(np.minimum, np.where(made, index, _NEVER))[versions.numbers]
+    reading = ~made & (maker < index)
+    process, index, maker = process[reading], index[reading], maker[reading]
+    edges = Groups(index, maker, process).first
+    process, index, maker = process[edges], index[edges], maker[edges]
+    modules = calls.texts("module").filled()
+    return list(
+        zip(
+            index.tolist(),
+            modules.at(calls.rows(keys_of(process, index))),
+            maker.tolist(),
+            modules.at(calls.rows(keys_of(process, maker))),
+            strict=True,
+        )
+    )
 
 
 def _between(edges: Sequence[tuple[int, str, int, str]], path: str) -> set[tuple[str, str]]:
@@ -162,8 +205,11 @@ def _part(module: str, of: str) -> str | None:
     return f"{of}.{head}" if of and head else head or None
 
 
-def _a_step(tables: Tables) -> tuple[int, int]:
-    rows = tables.rows(
-        "SELECT rank, step FROM calls GROUP BY ALL ORDER BY count(*) DESC, rank, step LIMIT 1"
-    )
-    return (rows[0][0], rows[0][1]) if rows else (0, 0)
+def _a_step(calls: AllCalls) -> tuple[int, int]:
+    """Rank and step of the most calls, of several the first."""
+    rank, step = calls.numbers("rank"), calls.numbers("step")
+    groups = Groups(rank, step)
+    if not len(groups):
+        return 0, 0
+    first = groups.first[np.argmax(groups.sizes)]
+    return int(rank[first]), int(step[first])

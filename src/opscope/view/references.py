@@ -3,21 +3,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opscope.questions.rows import matching
-from opscope.run.keys import key
+from opscope.run.keys import indices_of, keys_at, processes_of
+from opscope.run.query import rows_of
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Bools
+    from opscope.run.protocol import Run
+    from opscope.view.all_calls import AllCalls
 
+_MOST_PROCESSES = 1 << 22
 Place = tuple[int, int]  # process and index
 _SHOWN = ("process", "index", "name", "op", "step", "rank", "phase")
-_FINEST = """SELECT level FROM calls GROUP BY level
-    ORDER BY CASE level WHEN 'operator' THEN 0 WHEN 'api' THEN 1 ELSE 2 END LIMIT 1"""
 
 
 def reference(process: int, index: int) -> str:
@@ -31,26 +32,61 @@ def place_of(text: str) -> Place | None:
     numbers = (process, index)
     if not all(part.isascii() and part.isdigit() and len(part) < 13 for part in numbers):
         return None
-    return int(process), int(index)
+    return (int(process), int(index)) if int(process) <= _MOST_PROCESSES else None
 
 
-def keys_of_places(places: Iterable[Place]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Sorted numbers of these calls, each once."""
-    return np.unique(np.array([key(*place) for place in places], dtype=np.int64))
+def reference_of(number: int) -> str:
+    """The same of a call's number (run.keys)."""
+    numbers = np.array([number])
+    return reference(int(processes_of(numbers)[0]), int(indices_of(numbers)[0]))
 
 
-def finest_level(tables: Tables) -> str:
-    """The finest level that a run has calls of: operator, api or module."""
-    levels = tables.rows(_FINEST)
-    return str(levels[0][0]) if levels else "operator"
-
-
-def names_of(tables: Tables, places: Iterable[Place]) -> dict[str, list[Any]]:
+def names_of(run: Run, places: Iterable[Place]) -> dict[str, list[Any]]:
     """Name, operator, step, rank and phase by reference."""
-    wanted = keys_of_places(places)
-    if not wanted.size:
-        return {}
     return {
-        reference(process, index): list(rest)
-        for process, index, *rest in matching(tables, "calls", wanted, _SHOWN)
+        reference(process, index): rest
+        for process, index, *rest in rows_of(run, "calls", _SHOWN, keys_at(places))
     }
+
+
+def calls_near(calls: AllCalls, rank: int, step: int, index: int, most: int) -> list[Place]:
+    """Calls of a step of a rank, of the finest level, the nearest to a number first."""
+    here = (calls.numbers("rank") == rank) & (calls.numbers("step") == step) & calls.of_finest
+    rows = np.flatnonzero(here)
+    distance = np.abs(calls.numbers("index")[rows] - index)
+    rows = rows[np.argsort(distance, kind="stable")][:most]
+    process, numbers = calls.numbers("process")[rows], calls.numbers("index")[rows]
+    return list(zip(process.tolist(), numbers.tolist(), strict=True))
+
+
+def calls_named(calls: AllCalls, words: Sequence[str], most: int) -> dict[str, list[Any]]:
+    """Name, operator, step, rank and phase by reference, of calls whose name, operator and step
+    hold these words, in lower case and without spaces, between them; the first by step.
+    """
+    found = np.ones(len(calls), bool)
+    steps = calls.numbers("step")
+    for word in words:
+        held = [step for step in np.unique(steps).tolist() if word in str(step)]
+        found &= np.isin(steps, held) | _holding(calls, word)
+    rows = np.flatnonzero(found)
+    order = (calls.numbers("index")[rows], calls.numbers("rank")[rows], steps[rows])
+    rows = rows[np.lexsort(order)][:most]
+    references = [reference_of(number) for number in calls.keys[rows].tolist()]
+    shown = (
+        calls.texts("name").at(rows),
+        calls.texts("op").at(rows),
+        steps[rows].tolist(),
+        calls.numbers("rank")[rows].tolist(),
+        calls.texts("phase").at(rows),
+    )
+    return {
+        named: list(rest) for named, rest in zip(references, zip(*shown, strict=True), strict=True)
+    }
+
+
+def _holding(calls: AllCalls, word: str) -> Bools:
+    """Which calls have a word in their name or operator."""
+    named, made = (
+        calls.texts(name).which(lambda text: word in text.lower()) for name in ("name", "op")
+    )
+    return named | made

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.run.keys import keys_of
 from opscope.view.grid import Grid
-from opscope.view.references import keys_of_places
 
 if TYPE_CHECKING:
-    from opscope.arrays import Bytes, Ints
-    from opscope.questions.tables import Tables
+    from opscope.arrays import Bytes
+    from opscope.view.all_calls import AllCalls
 
 TILE = 256  # cells of a tile's side
 COARSE = (512, 256)  # columns and rows that the coarsest level has at most
@@ -89,7 +89,7 @@ def tiles(pyramid: Pyramid) -> Iterator[tuple[str, dict[str, Any]]]:
                     yield f"{number}/{x}/{y}", made
 
 
-def timeline_document(tables: Tables, pyramid: Pyramid) -> dict[str, Any]:
+def timeline_document(calls: AllCalls, pyramid: Pyramid) -> dict[str, Any]:
     """What the page needs to know before it asks for tiles: scales, rows, and the calls of a row by
     name.
     """
@@ -102,11 +102,11 @@ def timeline_document(tables: Tables, pyramid: Pyramid) -> dict[str, Any]:
         "scale": grid.scale,
         "rows": [msgspec.structs.astuple(row) for row in grid.rows],
         "levels": [[level.across, level.down] for level in pyramid.levels],
-        "sequences": list(_sequences(tables, grid)),
+        "sequences": list(_sequences(calls, grid)),
     }
 
 
-def _sequences(tables: Tables, grid: Grid) -> Iterator[dict[str, Any]]:
+def _sequences(calls: AllCalls, grid: Grid) -> Iterator[dict[str, Any]]:
     """Relative numbers, names and phases of the calls of each list that the rows have, as many as
     there is room for.
     """
@@ -117,18 +117,12 @@ def _sequences(tables: Tables, grid: Grid) -> Iterator[dict[str, Any]]:
             return
         row = next(row for row in grid.rows if row.sequence == number)
         numbers = relative + row.begin
-        named = _named(tables, row.process, numbers)
+        rows = calls.rows(keys_of(np.full_like(numbers, row.process), numbers))
         yield {
             "numbers": np.diff(relative, prepend=0).tolist(),
-            "names": [named.get(int(one), ("", ""))[0] for one in numbers],
-            "phases": _stretches([named.get(int(one), ("", ""))[1] for one in numbers]),
+            "names": calls.texts("name").at(rows),
+            "phases": _stretches(calls.texts("phase").at(rows)),
         }
-
-
-def _named(tables: Tables, process: int, numbers: Ints) -> dict[int, tuple[str, str]]:
-    wanted = keys_of_places((process, int(number)) for number in numbers)
-    query = 'SELECT "index", name, phase FROM near_calls SEMI JOIN wanted USING (process, "index")'
-    return {index: (name, phase) for index, name, phase in tables.rows(query, wanted=wanted)}
 
 
 def _stretches(phases: Sequence[str]) -> list[tuple[str, int]]:

@@ -12,19 +12,16 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from opscope.run.printable import printable
 from opscope.run.protocol import Run
-from opscope.run.query import sql
+from opscope.view.all_calls import UNKNOWN, AllCalls
 
-_CALLS = """
-SELECT c.process, c.rank, coalesce(c.thread, 0) AS thread, c.step, c."index", c.parent, c.level,
-    c.phase, c.op, c.name, c.source,
-    max(greatest(abs(t.min), abs(t.max))) AS largest,
-    coalesce(sum(t.nan + t.pos_inf + t.neg_inf), 0)::BIGINT AS lost
-FROM calls c LEFT JOIN tensors t
-    ON t.process = c.process AND t."index" = c."index" AND t.io = 'output'
-GROUP BY ALL ORDER BY c.process, c."index"
-"""
+_NUMBERS = ("process", "rank", "thread", "step", "index")
+_TEXTS = ("level", "phase", "op", "name", "source")
+_NOBODY = -1  # the parent of a call that nothing encloses
+_TOGETHER = 4096  # rows that are taken out of the columns at once
 _OPENED = "opscope: a slice is as long as the calls inside it; runs hold no times"
 
 
@@ -32,10 +29,26 @@ def trace(run: Run, *, redact: frozenset[str] = frozenset()) -> Iterator[str]:
     """The trace's text in parts, in the order of the calls; what redact names is left out of it."""
     slices = _Slices()
     yield "[\n" + _event("M", "process_labels", 0, 0, 0, labels=_OPENED)
-    for row in sql(run, _CALLS):
+    for row in _rows(AllCalls(run)):
         yield from slices.entered(row, redact)
     yield from slices.closed()
     yield "\n]\n"
+
+
+def _rows(calls: AllCalls) -> Iterator[dict[str, Any]]:
+    """The calls by process and index: their columns, how large their results are, None where that
+    is not known, and how many elements of them are not finite.
+    """
+    order = np.argsort(calls.keys, kind="stable")
+    columns = {name: calls.numbers(name) for name in _NUMBERS}
+    columns |= {"parent": calls.numbers("parent", _NOBODY), "largest": calls.results.largest}
+    columns["lost"] = calls.results.lost
+    for start in range(0, len(order), _TOGETHER):
+        rows = order[start : start + _TOGETHER]
+        cells = [column[rows].tolist() for column in columns.values()]
+        texts = [calls.texts(name).at(rows) for name in _TEXTS]
+        for row in zip(*cells, *texts, strict=True):
+            yield dict(zip((*columns, *_TEXTS), row, strict=True))
 
 
 class _Slices:
@@ -64,7 +77,7 @@ class _Slices:
         name = row["op"] if row["level"] != "module" else row["name"]
         yield _event("B", name, now, process, thread, **told)
         if row["level"] != "module" and "values" not in redact:
-            if row["largest"] is not None:
+            if row["largest"] != UNKNOWN:
                 yield _event("C", "largest magnitude", now, process, 0, value=row["largest"])
             yield _event("C", "not finite", now, process, 0, elements=row["lost"])
 

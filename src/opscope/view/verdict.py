@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 
 from opscope.judge.limits import largest_finite
 from opscope.report.oneline import one_line
@@ -18,15 +19,12 @@ from opscope.view.layout import lay_out, shown
 from opscope.view.references import Place, reference
 
 if TYPE_CHECKING:
-    from opscope.questions.tables import Tables
     from opscope.run.finding import Document, Finding, Slot
+    from opscope.view.all_calls import AllCalls
     from opscope.view.sources import Sources
 
 MOST_FINDINGS = 50  # with all that is known of them; the others are counted
 MOST_BESIDE = 3  # calls drawn beside one of the path
-_CANDIDATES = """SELECT name, process, "index" FROM calls
-    WHERE rank = ? AND step BETWEEN ? AND ? AND name IN (SELECT unnest(?)) ORDER BY "index" """
-_ORIGIN = 'SELECT process FROM calls WHERE rank = ? AND step = ? AND "index" = ? AND name = ?'
 
 
 class Path(msgspec.Struct, frozen=True):
@@ -38,9 +36,9 @@ class Path(msgspec.Struct, frozen=True):
     hider: Place | None = None
 
 
-def path_of(tables: Tables, finding: Finding) -> Path:
+def path_of(calls: AllCalls, finding: Finding) -> Path:
     """The calls that a finding's evidence names, found backwards from the last."""
-    origin = _origin_of(tables, finding)
+    origin = _origin_of(calls, finding)
     evidence = finding.evidence[0] if finding.evidence else {}
     names = [str(name) for name in evidence.get("path") or ()]
     hidden = evidence.get("hidden_by")
@@ -49,10 +47,7 @@ def path_of(tables: Tables, finding: Finding) -> Path:
     if not names:
         names = [finding.call or "", *([str(hidden)] if hidden else [])]
     last = (evidence.get("reached_at") or {}).get("step", finding.step)
-    rows = tables.rows(_CANDIDATES, [finding.rank, finding.step, last, list(dict.fromkeys(names))])
-    by_name: dict[str, list[Place]] = {}
-    for name, process, index in rows:
-        by_name.setdefault(name, []).append((process, index))
+    by_name = _places_by_name(calls, finding, last, frozenset(names))
     path: list[Place] = []
     for name in reversed(names[1:]):
         before = [
@@ -62,15 +57,35 @@ def path_of(tables: Tables, finding: Finding) -> Path:
         ]
         if before:
             path.append(before[0] if hidden else before[-1])
-    calls = (origin, *reversed(path))
-    return Path(calls, calls[-1] if hidden and path else None)
+    found = (origin, *reversed(path))
+    return Path(found, found[-1] if hidden and path else None)
 
 
-def _origin_of(tables: Tables, finding: Finding) -> Place | None:
+def _origin_of(calls: AllCalls, finding: Finding) -> Place | None:
     if finding.index is None:
         return None
-    rows = tables.rows(_ORIGIN, [finding.rank, finding.step, finding.index, finding.call])
-    return (int(rows[0][0]), finding.index) if rows else None
+    here = calls.numbers("index") == finding.index
+    here &= (calls.numbers("rank") == finding.rank) & (calls.numbers("step") == finding.step)
+    rows = np.flatnonzero(here)
+    processes = calls.numbers("process")[rows].tolist()
+    named = zip(processes, calls.texts("name").at(rows), strict=True)
+    return next(((each, finding.index) for each, name in named if name == finding.call), None)
+
+
+def _places_by_name(
+    calls: AllCalls, finding: Finding, last: int, names: frozenset[str]
+) -> dict[str, list[Place]]:
+    """Calls of these names in the finding's rank, from its step to the last, in their order."""
+    steps = calls.numbers("step")
+    here = (calls.numbers("rank") == finding.rank) & (steps >= finding.step) & (steps <= last)
+    rows = np.flatnonzero(here & calls.texts("name").which(names.__contains__))
+    process, index = calls.numbers("process")[rows], calls.numbers("index")[rows]
+    order = np.argsort(index, kind="stable")
+    places: dict[str, list[Place]] = {}
+    found = zip(process[order].tolist(), index[order].tolist(), strict=True)
+    for name, place in zip(calls.texts("name").at(rows[order]), found, strict=True):
+        places.setdefault(name, []).append(place)
+    return places
 
 
 def verdict_document(
