@@ -562,18 +562,7 @@ class Regions:
     def _walks(self, place: Place, stage: int, ends: tuple[list[int], list[int]]) -> list[Walk]:
         # what passes of parts of a batch compute was not compared before their gradients
         backward = None if place in self._results.cut else stage == GRADIENT
-        if stage == FORWARD and any(map(self._behind_a_pass, (0, 1), ends)):
-            backward = None
         return [self._walk(number, stage, ends[number], backward=backward) for number in (0, 1)]
-
-    def _behind_a_pass(self, number: int, rows: list[int]) -> bool:
-        """Whether what is apart comes behind a backward pass of its step: an update may have no
-        step of its own.
-        """
-        side = self._sides[number]
-        first = int(side.tensors.call[rows[0]]) if rows else 0
-        before = side.in_phase("backward")[:first]
-        return bool((side.calls.step[:first][before] == side.calls.step[first]).any())
 
     def _of_starts(
         self, place: Place, stage: int, walks: list[Walk], starts: list[list[int]]
