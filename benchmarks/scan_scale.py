@@ -5,8 +5,9 @@ warm.
     python benchmarks/scan_scale.py [--rows 10000000] [--batch 3200] [--directory DIR]
 
 Writes a run with the store's own writer (one batch a step, as the recorder does), then measures,
-best and median of five: opening and scanning three columns; the same question in SQL; and what
-nanoarrow alone needs to read the file.
+best and median of five: opening and scanning three columns; the same question as `opscope query`
+asks it, which puts them into a database first (two of it); and what nanoarrow alone needs to read
+the file.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import numpy as np
 from nanoarrow.ipc import InputStream
 
 from opscope.run.arrow import encode_rows
-from opscope.run.query import sql
+from opscope.run.database import sql
 from opscope.run.schema import Tensor
 from opscope.run.store.layout import create_run, process_facts, seal_run
 from opscope.run.store.reader import NativeRun
@@ -95,7 +96,7 @@ def scan(path: Path) -> int:
 
 
 def scan_sql(path: Path) -> int:
-    """The same question to duckdb."""
+    """The same question to SQLite."""
     query = "SELECT count(*) AS found FROM tensors WHERE nan + pos_inf + neg_inf > 0"
     return int(next(sql(NativeRun(path), query))["found"])
 

@@ -67,52 +67,43 @@ def run(request, tmp_path: Path):
     return open_run(path)
 
 
+def rows(database: Database, query: str, parameters=()) -> list[tuple[object, ...]]:
+    return [tuple(row.values()) for row in database.ask(query, parameters)]
+
+
 def test_columns_come_back_as_they_are(run):
     with Database(run) as database:
-        rows = database.rows("SELECT shape, digest, requires_grad, max, value FROM tensors")
-        assert rows == [
+        query = "SELECT shape, digest, requires_grad, max, value FROM tensors"
+        assert rows(database, query) == [
             ([2, 3], LARGEST, True, np.inf, None),
             ([], 7, False, None, None),
             (None, None, None, None, {"shard": "values-00000.safetensors", "key": "ab"}),
             (None, None, None, None, None),
         ]
-        assert database.rows("SELECT error FROM calls WHERE error IS NOT NULL") == [
+        assert rows(database, "SELECT error FROM calls WHERE error IS NOT NULL") == [
             ("it's \u4e2d",)
         ]
-        assert database.rows("SELECT rank FROM processes") == [(0,)]
+        assert rows(database, "SELECT rank FROM processes") == [(0,)]
 
 
 def test_tables_are_joined_by_columns_that_nobody_names(run):
     with Database(run) as database:
-        assert database.rows("SELECT count(*) FROM tensors") == [(4,)]
+        assert rows(database, "SELECT count(*) FROM tensors") == [(4,)]
         query = 'SELECT op, io FROM calls JOIN tensors USING (process, "index") ORDER BY version'
-        assert database.rows(query)[0] == ("aten::mm.default", "output")
-        assert len(database.rows(query)) == 4
+        assert rows(database, query)[0] == ("aten::mm.default", "output")
+        assert len(rows(database, query)) == 4
         assert (
-            database.rows("SELECT op FROM calls NATURAL JOIN tensors") == []
+            rows(database, "SELECT op FROM calls NATURAL JOIN tensors") == []
         )  # no device is known
-
-
-def test_near_tables_hold_the_calls_that_are_wanted_and_no_others(run):
-    with Database(run) as database:
-        for near, ops in (
-            ([2], ["aten::relu.default"]),
-            ([1, 4], ["aten::mm.default"] * 2),
-            ([], []),
-        ):
-            keys = np.array([key(0, index) for index in near], dtype=np.int64)
-            assert [op for (op,) in database.rows("SELECT op FROM near_calls", near=keys)] == ops
-        keys = np.array([key(0, 2)])
-        assert len(database.rows("SELECT io FROM near_tensors", near=keys)) == 2
 
 
 def test_lists_and_large_numbers_are_asked_for(run):
     with Database(run) as database:
         some = 'SELECT "index" FROM calls WHERE op IN (SELECT value FROM json_each(?))'
-        assert database.rows(some, [["aten::relu.default", "o'"]]) == [(2,)]
+        assert rows(database, some, [["aten::relu.default", "o'"]]) == [(2,)]
         for digest in (LARGEST, np.uint64(LARGEST)):
             query = 'SELECT "index" FROM tensors WHERE digest = ?'
-            assert database.rows(query, [digest]) == [(1,)]
+            assert rows(database, query, [digest]) == [(1,)]
 
 
 @pytest.mark.parametrize(
@@ -136,7 +127,7 @@ def test_what_is_no_question_is_refused_in_one_line(run, query, reason):
         with pytest.raises(UsageError, match=reason) as caught:
             list(database.ask(query))
         assert "\n" not in str(caught.value)
-        assert database.rows("SELECT count(*) FROM calls") == [(3,)]
+        assert rows(database, "SELECT count(*) FROM calls") == [(3,)]
 
 
 def test_rows_of_a_question_by_column(run):
@@ -144,6 +135,12 @@ def test_rows_of_a_question_by_column(run):
         rows = database.ask('SELECT "index", op AS operator, 7 AS "index" FROM calls ORDER BY 1')
         assert next(rows) == {"index": 1, "operator": "aten::mm.default", "index_2": 7}
         assert list(database.ask("SELECT op FROM calls WHERE step > 7")) == []
+
+
+def test_functions_of_numbers_are_there_in_every_python(run):
+    with Database(run) as database:
+        query = "SELECT greatest(1, NULL, 3), least(2, 1), log2(8), sqrt(-1), floor(-1.5), exp(1e9)"
+        assert rows(database, query) == [(3, 1, 3.0, None, -2, None)]
 
 
 def test_a_column_that_is_a_keyword_is_asked_for_as_any_other(run):
@@ -191,7 +188,7 @@ def test_calls_are_found_by_what_their_rows_tell(run):
 
 
 @given(
-    rows=st.lists(
+    st.lists(
         st.tuples(
             st.integers(0, 5),
             st.sampled_from(NAMES),
@@ -200,25 +197,21 @@ def test_calls_are_found_by_what_their_rows_tell(run):
             st.text(max_size=4),
         ),
         max_size=12,
-    ),
-    chosen=st.sets(st.integers(0, 5)),
+    )
 )
-def test_any_rows_are_answered_as_a_database_of_their_own_does(rows, chosen):
+def test_any_rows_are_answered_as_a_database_of_their_own_does(cells):
     tensors = [
         tensor(index, slot=slot, max=largest, digest=digest, tensor_name=name)
-        for index, slot, largest, digest, name in rows
+        for index, slot, largest, digest, name in cells
     ]
     run = MemoryRun(RunInfo(path="here", format="test"), [], [], tensors)
-    keys = np.array(sorted(key(0, index) for index in chosen), dtype=np.int64)
     with Database(run) as database, sqlite3.connect(":memory:") as own:
-        own.execute(
-            'CREATE TABLE near_tensors ("index" INT, slot TEXT, max REAL, tensor_name TEXT)'
-        )
+        own.execute('CREATE TABLE tensors ("index" INT, slot TEXT, max REAL, tensor_name TEXT)')
         own.executemany(
-            "INSERT INTO near_tensors VALUES (?, ?, ?, ?)",
-            [(at, slot, most, name) for at, slot, most, _, name in rows if at in chosen],
+            "INSERT INTO tensors VALUES (?, ?, ?, ?)",
+            [(at, slot, most, name) for at, slot, most, _, name in cells],
         )
-        query = "SELECT slot, count(*), max(max), max(tensor_name) FROM near_tensors GROUP BY slot"
-        assert database.rows(query, near=keys) == own.execute(query).fetchall()
-        digests = [digest for index, _, _, digest, _ in rows if index in chosen]
-        assert database.rows("SELECT digest FROM near_tensors") == [(digest,) for digest in digests]
+        query = "SELECT slot, count(*), max(max), max(tensor_name) FROM tensors GROUP BY slot"
+        assert rows(database, query) == own.execute(query).fetchall()
+        digests = [(digest,) for *_, digest, _ in cells]
+        assert rows(database, "SELECT digest FROM tensors") == digests

@@ -24,8 +24,9 @@ from safetensors.numpy import load_file
 
 from opscope.errors import FormatError, UsageError
 from opscope.run.arrow import decode_stream, encode_rows
+from opscope.run.database import sql
 from opscope.run.descriptor import LostFileError
-from opscope.run.query import calls, sql
+from opscope.run.query import calls
 from opscope.run.schema import Process
 from opscope.run.store import spool as spool_module
 from opscope.run.store.blackbox import BlackBox, Facts, blackbox_text, read_blackbox

@@ -15,8 +15,9 @@ from run_rows import call, tensor
 
 from opscope.errors import UsageError
 from opscope.formats.registry import BUILTIN, Format, Unavailable, formats, open_run
-from opscope.run.arrow import decode_stream, encode_rows
+from opscope.run.arrow import encode_rows
 from opscope.run.database import sql
+from opscope.run.keys import key
 from opscope.run.memory import MemoryRun
 from opscope.run.names import parse_call_name, resolve
 from opscope.run.protocol import Run, RunInfo
@@ -24,7 +25,6 @@ from opscope.run.query import (
     arrow_columns,
     calls,
     columns,
-    near,
     records_at,
     tensors_of,
 )
@@ -378,19 +378,6 @@ def test_what_a_query_got_wrong_is_said_in_one_line_of_ours(query: str, said: st
     assert not re.search(r"Error:|LINE \d|\^|\n", str(caught.value))
 
 
-def test_what_is_near_some_calls_holds_their_rows(run: Run) -> None:
-    wanted = {1: np.array([2, 7]), 5: np.array([3])}
-    for table in ("calls", "tensors"):
-        every, close = (
-            list(decode_stream(table, run.table(table))),
-            list(decode_stream(table, near(run, table, wanted))),
-        )
-        chosen = [row for row in every if row.process == 1 and row.index in (2, 7)]
-        assert chosen
-        assert [row for row in close if row in chosen] == chosen
-        assert all(row in every for row in close)
-
-
 def test_batches_without_a_wanted_call_are_left_out(tmp_path: Path) -> None:
     path = create_run(tmp_path / "run")
     writer = ProcessWriter(path, process_facts())
@@ -404,10 +391,6 @@ def test_batches_without_a_wanted_call_are_left_out(tmp_path: Path) -> None:
         ([0, 6, 16, 30], []),
         ([], []),
     ):
-        found = [
-            row.index
-            for row in decode_stream(
-                "calls", near(run, "calls", {0: np.array(wanted, dtype=np.int64)})
-            )
-        ]
-        assert found == expected, wanted
+        keys = np.array([key(0, index) for index in wanted], dtype=np.int64)
+        batches = columns(run, "calls", ["index"], keys)
+        assert [index for batch in batches for index in batch["index"]] == expected, wanted

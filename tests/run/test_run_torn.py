@@ -20,7 +20,8 @@ from run_rows import append_step, call, new_run, tensor
 from opscope.errors import FormatError, MissingValueError, NewerFormatError, OpscopeError
 from opscope.formats.registry import open_run
 from opscope.run.arrow import decode_stream, encode_rows, table_schema
-from opscope.run.query import columns, sql
+from opscope.run.database import sql
+from opscope.run.query import columns
 from opscope.run.schema import TABLES
 from opscope.run.store.ipc import IpcFile
 from opscope.run.store.layout import create_run, seal_run, update_process
@@ -198,7 +199,7 @@ def test_offsets_of_text_that_point_outside(tmp_path: Path) -> None:
             broken.column(broken.batches[0], "name")
     file.with_name("other.arrow").replace(file)
     run = NativeRun(path)
-    assert [row["index"] for row in sql(run, 'SELECT "index" FROM calls')] == list(range(4, 12))
+    assert [row["index"] for row in sql(run, 'SELECT "index", name FROM calls')] == [*range(4, 12)]
     [problem] = run.problems
     assert (
         problem

@@ -33,7 +33,6 @@ BASE = {
     "safetensors": "safetensors",
     "nanoarrow": "nanoarrow",
     "xxhash": "xxhash",
-    "duckdb": "duckdb",
     "cyclopts": "cyclopts",
     "rich": "rich",
 }

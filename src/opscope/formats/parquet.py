@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     import duckdb
 
     from opscope.arrays import Array, Ints
-    from opscope.run.schema import Tensor
+    from opscope.run.schema import Call, Tensor
+    from opscope.run.selection import Selection
 
 NAME = "opscope-parquet.json"
 VERSION = 1
@@ -92,7 +93,19 @@ class ParquetRun(Relations):
             for table in PARTS
             if not self._files[table] and any(process.rows.get(table) for process in self.processes)
         )
-        self.access = Access(tensors_of=self.tensors_of, columns=self.columns)
+        self.access = Access(
+            calls=self.ordered_calls, tensors_of=self.tensors_of, columns=self.columns
+        )
+
+    def ordered_calls(self, selection: Selection) -> Iterator[Call]:
+        """The calls that are meant, by rank, process, step and index, sorted on disk where they are
+        more than memory holds.
+        """
+        from opscope.run.arrow import decode_stream
+
+        order = 'rank, process, step, "index"'
+        stream = ParquetTable("calls", self._files["calls"], order=order)
+        yield from filter(selection.wants_call, decode_stream("calls", stream))
 
     def columns(
         self, table: str, names: Sequence[str], near: Ints | None = None
@@ -100,7 +113,7 @@ class ParquetRun(Relations):
         """Some columns of a table, a batch at a time, of the calls between the first and the last
         of these alone. See query.columns.
         """
-        from opscope.run.arrow import column_array, stream_batches, struct_columns
+        from opscope.run.arrow import column_array, owned, stream_batches, struct_columns
 
         between = None
         if near is not None:
@@ -112,7 +125,7 @@ class ParquetRun(Relations):
         stream = ParquetTable(table, self._files[table], between=between)
         for batch in stream_batches(table, stream):
             arrays = struct_columns(TABLES[table], batch)
-            yield {name: column_array(arrays[order.index(name)]) for name in names}
+            yield {name: column_array(owned(arrays[order.index(name)])) for name in names}
 
     def table(self, name: str) -> ParquetTable:
         """Table "calls", "tensors", "stacks" or "judgements"."""
@@ -135,13 +148,18 @@ class ParquetRun(Relations):
 
 class ParquetTable:
     """One table as an Arrow stream that can be opened any number of times; between: the least and
-    the largest index of its calls.
+    the largest index of its calls; order: columns of calls, in SQL.
     """
 
     def __init__(
-        self, name: str, files: Sequence[str], *, between: tuple[int, int] | None = None
+        self,
+        name: str,
+        files: Sequence[str],
+        *,
+        between: tuple[int, int] | None = None,
+        order: str = '"row"',
     ) -> None:
-        self._name, self._files, self._between = name, files, between
+        self._name, self._files, self._between, self._order = name, files, between, order
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         from opscope.run.arrow import RowsTable
@@ -157,7 +175,7 @@ class ParquetTable:
             for name, kind in TABLES[self._name].items()
             for quoted in [f'"{name}"']
         )
-        order = ' ORDER BY "row"' if self._name in PARTS else ""
+        order = f" ORDER BY {self._order}" if self._name in PARTS else ""
         query = f"SELECT {columns} FROM read_parquet(?, {_OPTIONS}){where}{order}"  # noqa: S608 - fixed text
         folder = Path(self._files[0]).parent
         with parquet_database(folder, f"table {self._name} cannot be read") as connection:

@@ -19,10 +19,9 @@ from opscope.judge.integers import INTERVALS
 from opscope.judge.limits import NARROW, largest_finite
 from opscope.kernels.calls import is_integer
 from opscope.operators.catalogue import traits_of
-from opscope.questions.tables import filled
 from opscope.questions.wrapped_readers import wrapped_readers
 from opscope.run.keys import key, keys_of, merged
-from opscope.run.query import columns, keys_where, records_of, rows_of, which
+from opscope.run.query import columns, filled, keys_where, records_of, rows_of, which
 from opscope.run.schema import Call, Tensor
 
 if TYPE_CHECKING:

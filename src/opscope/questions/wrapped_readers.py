@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.judge.wrapping import WRAPS, follows
-from opscope.questions.tables import filled
 from opscope.run.keys import keys_at, keys_of, merged, processes_of
-from opscope.run.query import chosen_columns, keys_where, rows_where, which
+from opscope.run.query import chosen_columns, filled, keys_where, rows_where, which
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools, Ints

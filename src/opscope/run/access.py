@@ -8,18 +8,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import duckdb
-    import numpy as np
-
     from opscope.arrays import Array, Ints
     from opscope.run.arrow import Column
-    from opscope.run.protocol import ArrowStream
     from opscope.run.schema import Call, Tensor
     from opscope.run.selection import Selection
 
     Arrays = Mapping[str, Array]
-    Numbers = Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]
-
 
 TensorRow = tuple[int, int, str, str]  # process, index, io, slot
 
@@ -28,21 +22,18 @@ TensorRow = tuple[int, int, str, str]  # process, index, io, slot
 class Access:
     """Ways to the rows of a run; one that is None is done without, by way of its tables.
 
-    connection: an open database that has the tables; rows: the records of a table, in memory;
-    calls: those that are meant, in order; tensors_of: tensor rows of a call, by process and index;
-    columns, arrow_columns, near, release, records_at: as in run.query; blackbox: the recent calls
-    of a process (store.blackbox.BlackBoxContents); operators: what the programs told of operators
-    (store.operator_file.OperatorTable); norms, hashes: L1 norms and hashes that another
-    tool kept of tensors in place of ours.
+    rows: the records of a table, in memory; calls: those that are meant, in order; tensors_of:
+    tensor rows of a call, by process and index; columns, arrow_columns, release, records_at: as in
+    run.query; blackbox: the recent calls of a process (store.blackbox.BlackBoxContents); operators:
+    what the programs told of operators (store.operator_file.OperatorTable); norms, hashes: L1 norms
+    and hashes that another tool kept of tensors in place of ours.
     """
 
-    connection: duckdb.DuckDBPyConnection | None = None
     rows: Callable[[str], Sequence[Any]] | None = None
     calls: Callable[[Selection], Iterator[Call]] | None = None
     tensors_of: Callable[[int, int], Sequence[Tensor]] | None = None
     columns: Callable[[str, Sequence[str], Ints | None], Iterator[Arrays]] | None = None
     arrow_columns: Callable[[str], Iterator[Mapping[str, Column]]] | None = None
-    near: Callable[[str, Numbers], ArrowStream] | None = None
     release: Callable[[str], None] | None = None
     records_at: Callable[[str, Sequence[int]], list[Any]] | None = None
     blackbox: Callable[[int], Any] | None = None

@@ -9,10 +9,11 @@ may come with the run: nothing but reading is allowed.
 from __future__ import annotations
 
 import json
+import math
 import re
 import sqlite3
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from types import TracebackType
 
-    from opscope.arrays import Array, Ints
+    from opscope.arrays import Array
     from opscope.run.protocol import Run
 
-_OLDEST = (3, 25)  # has window functions
+_OLDEST = (3, 9)  # knows JSON
 _FETCH = 4096
 _OPERATIONS = 100_000  # of SQLite, some milliseconds
 _CACHE = 64 << 20
@@ -53,13 +54,11 @@ sqlite3.register_converter(_TREE, json.loads)
 
 # A column has the name of a keyword, which nobody thinks of who asks for it.
 _INDEX = re.compile(r"""'[^']*'|"[^"]*"|\b(index)\b""", re.IGNORECASE)
-_NEAR = {"near_calls": "calls", "near_tensors": "tensors"}
-_TYPES = TABLES | {"processes": PROCESS_TYPES} | {near: TABLES[of] for near, of in _NEAR.items()}
+_TYPES = TABLES | {"processes": PROCESS_TYPES}
 
 
 class Database:
-    """Tables calls, tensors, stacks, judgements and processes of a run; near_calls and near_tensors
-    are the rows of the calls that a query wants.
+    """Tables calls, tensors, stacks, judgements and processes of a run.
 
     Lists and places of values are JSON, an unsigned number is the signed one of the same bits;
     where a result is a column as it stands, it is a list, a dict, the number itself. cache: bytes
@@ -70,16 +69,15 @@ class Database:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise UnavailableError(
                 f"the SQLite of this Python, {sqlite3.sqlite_version}, is too old: runs are asked "
-                "with 3.25 or newer, which every Python of conda, uv or python.org has"
+                "with 3.9 or newer, which every Python of conda, uv or python.org has"
             )
         self.run = run
         self._columns: dict[str, frozenset[str]] = {}  # of each table, what is loaded
-        self._near: Ints | None = None  # whose rows near_calls and near_tensors hold
-        self._named: dict[str, dict[str, set[str]]] = {}  # columns by table of each query
-        self._reads: dict[str, set[str]] | None = None  # of the query that is being compiled
+        self._reads: dict[str, set[str]] = {}  # of the query that is being compiled
         self._connection = sqlite3.connect(
             "", isolation_level=None, check_same_thread=False, detect_types=sqlite3.PARSE_DECLTYPES
         )
+        define_functions(self._connection)
         for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{cache >> 10}"):
             self._connection.execute(f"PRAGMA {setting}")
         for table in _TYPES:
@@ -100,63 +98,37 @@ class Database:
     ) -> None:
         self._connection.close()
 
-    def rows(
-        self, query: str, parameters: Sequence[Any] = (), *, near: Ints | None = None
-    ) -> list[tuple[Any, ...]]:
-        """All rows of a query; near: keys of the calls whose rows are in near_calls and
-        near_tensors, sorted, each once.
-
-        A list of parameters is handed over as JSON: IN (SELECT value FROM json_each(?)).
-        """
-        return self._execute(query, parameters, near).fetchall()
-
     def ask(self, query: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
-        """Rows of a query that a user wrote, by column, as they are asked for.
+        """Rows of a query, by column, as they are asked for; a list among the parameters is JSON:
+        IN (SELECT value FROM json_each(?)).
 
         Raises UsageError for one that cannot be run, or does more than read.
         """
-        self._connection.set_progress_handler(
-            lambda: 0, _OPERATIONS
-        )  # Python hears of Ctrl-C there
+        self._connection.set_progress_handler(lambda: 0, _OPERATIONS)  # lets Python hear Ctrl-C
+        given = [_parameter(value) for value in parameters]
         try:
-            cursor = self._execute(_INDEX.sub(_quoted, query), parameters)
-            names = _apart([name for name, *_ in cursor.description or ()])
-            for row in _fetched(cursor):
-                yield dict(zip(names, row, strict=True))
+            for table, names in self._named_by(query := index_quoted(query), given).items():
+                loaded = self._columns.get(table, frozenset())
+                if table not in self._columns or not names <= loaded:
+                    self._load(table, loaded | names)
+            cursor = self._connection.execute(query, given)
+            columns = _apart([name for name, *_ in cursor.description or ()])
+            while rows := cursor.fetchmany(_FETCH):
+                yield from (dict(zip(columns, row, strict=True)) for row in rows)
         except (sqlite3.Error, sqlite3.Warning) as error:
             if str(error) == "interrupted":
                 raise KeyboardInterrupt from None
             raise UsageError(f"query: {_explained(str(error))}") from error
 
-    def _execute(
-        self, query: str, parameters: Sequence[Any], near: Ints | None = None
-    ) -> sqlite3.Cursor:
-        if near is not None and near is not self._near:
-            self._near = near
-            for table in _NEAR:
-                self._columns.pop(table, None)
-        given = [_parameter(value) for value in parameters]
-        for table, names in self._named_by(query, given).items():
-            loaded = self._columns.get(table, frozenset())
-            if table not in self._columns or not names <= loaded:
-                self._load(table, loaded | names)
-        return self._connection.execute(query, given)
-
     def _named_by(self, query: str, given: Sequence[Any]) -> dict[str, set[str]]:
-        if query not in self._named:
-            self._reads = {}
-            try:
-                self._connection.execute(f"EXPLAIN {query}", given).close()
-                self._named[query] = _with_joined(self._reads, query)
-            finally:
-                self._reads = None
-        return self._named[query]
+        """The columns that a query names, by table."""
+        self._reads = {}
+        self._connection.execute(f"EXPLAIN {query}", given).close()
+        return _with_joined(self._reads, query)
 
     def _authorize(self, action: int, table: str | None, column: str | None, *_: object) -> int:
-        if action == _READ and self._reads is not None and table in _TYPES:
-            names = self._reads.setdefault(table, set())
-            if column in _TYPES[table]:
-                names.add(column)
+        if action == _READ and table in _TYPES:
+            self._reads.setdefault(table, set()).update({column or ""} & _TYPES[table].keys())
         return sqlite3.SQLITE_OK if self._writes or action in _ALLOWED else sqlite3.SQLITE_DENY
 
     def _create(self, table: str) -> None:
@@ -187,12 +159,11 @@ class Database:
 
     def _rows(self, table: str, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         kinds = [_TYPES[table][name] for name in names]
-        near = self._near if table in _NEAR else None
         if table == "processes":
             columns = [[getattr(each, name) for each in self.run.processes] for name in names]
             batches = iter([[np.fromiter(cells, object, len(cells)) for cells in columns]])
         else:
-            batches = chosen_columns(self.run, _NEAR.get(table, table), names, near)
+            batches = chosen_columns(self.run, table, names)
         for batch in batches:
             yield from zip(*map(_cells, kinds, batch), strict=True)
 
@@ -250,9 +221,45 @@ def _parameter(value: Any) -> Any:
     return json.dumps(list(value)) if isinstance(value, list | tuple | set | frozenset) else value
 
 
-def _fetched(cursor: sqlite3.Cursor) -> Iterator[tuple[Any, ...]]:
-    while rows := cursor.fetchmany(_FETCH):
-        yield from rows
+def define_functions(connection: sqlite3.Connection) -> None:
+    """Have a connection know functions of numbers that are told apart from SQLite's own by nobody
+    who asks.
+    """
+    for name, arguments, function in _functions():
+        connection.create_function(name, arguments, function, deterministic=True)
+
+
+def _functions() -> Iterator[tuple[str, int, Callable[..., float | None]]]:
+    """Functions of numbers, which not every SQLite has, nor all to the last digit: name, how many
+    arguments, -1 for any number.
+    """
+    for name in ("log2", "log10", "exp", "sqrt", "floor", "ceil"):
+        yield name, 1, _of_number(getattr(math, name))
+    yield "ln", 1, _of_number(math.log)
+    for name, chosen in (("greatest", max), ("least", min)):
+        yield name, -1, _of_known(chosen)
+
+
+def _of_number(function: Callable[[float], float]) -> Callable[..., float | None]:
+    """The function where it has a value, else null."""
+
+    def told(number: float | None) -> float | None:
+        try:
+            return None if number is None else function(number)
+        except (ValueError, OverflowError):
+            return None
+
+    return told
+
+
+def _of_known(chosen: Callable[..., float | None]) -> Callable[..., float | None]:
+    """One of several numbers, those that are null left out."""
+    return lambda *numbers: chosen((each for each in numbers if each is not None), default=None)
+
+
+def index_quoted(query: str) -> str:
+    """A query in which the column index, a keyword of SQL, is quoted everywhere."""
+    return _INDEX.sub(_quoted, query)
 
 
 def _quoted(found: re.Match[str]) -> str:

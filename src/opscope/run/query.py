@@ -1,30 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Asking a run: SQL over its tables, its calls in order, the tensors of a call, single columns as
-arrays.
+"""Asking a run: its calls in order, the rows of some calls, single columns as arrays.
 
-Everything is read lazily and works on runs larger than memory. SQL comes from a user and may come
-with the run, so the database can neither read nor write files, load extensions, nor see Python's
-variables.
+Everything is read lazily and works on runs larger than memory.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from opscope.errors import UsageError
 from opscope.run.access import access_of
 from opscope.run.arrow import (
     ROWS_PER_BATCH,
     Batch,
     Column,
     RecordColumns,
-    RowsTable,
     StoredRecords,
     column_array,
     decode_stream,
@@ -33,137 +25,25 @@ from opscope.run.arrow import (
     struct_columns,
 )
 from opscope.run.keys import indices_of, keys_at, keys_of, merged, processes_of
-from opscope.run.schema import RECORDS, TABLES, Call, Tensor, ValueRef
+from opscope.run.schema import RECORDS, TABLES, Call, Tensor
 from opscope.run.selection import Selection
 
 if TYPE_CHECKING:
-    import duckdb
-
     from opscope.arrays import Array, Bools, Ints
-    from opscope.run.protocol import ArrowStream, Run
-
-_ROWS_PER_FETCH = 2048
-_SETTINGS = (
-    "SET python_enable_replacements = false",
-    "SET autoload_known_extensions = false",
-    "SET autoinstall_known_extensions = false",
-    "SET allow_community_extensions = false",
-    "SET enable_external_access = false",
-    "SET lock_configuration = true",
-)
-
-
-def database(*, memory_limit: str | None = None) -> duckdb.DuckDBPyConnection:
-    """An empty database in memory, silent on stdout.
-
-    memory_limit ("256MB") bounds what duckdb keeps in memory; larger sorts and joins go to a
-    temporary directory that is removed at the end.
-    """
-    import tempfile
-    import uuid
-    from pathlib import Path
-
-    import duckdb
-
-    connection = duckdb.connect(":memory:")
-    # The database makes this folder when it first needs it, and removes it when it closes.
-    spill = Path(tempfile.gettempdir(), f"opscope-{uuid.uuid4().hex}")
-    connection.execute("SET temp_directory = ?", [str(spill)])
-    if memory_limit is not None:
-        connection.execute("SET memory_limit = ?", [memory_limit])
-    ((bar,),) = connection.execute("SELECT current_setting('enable_progress_bar')").fetchall()
-    # stdout is the document's; a notebook without ipywidgets has no bar and refuses to be told so
-    if bar:
-        connection.execute("SET enable_progress_bar = false")
-    return connection
-
-
-@contextmanager
-def connect(run: Run, *, memory_limit: str | None = None) -> Iterator[duckdb.DuckDBPyConnection]:
-    """A duckdb connection with the views calls, tensors, stacks, judgements and processes of a run;
-    memory_limit as in database.
-    """
-    with database(memory_limit=memory_limit) as connection:
-        for table in TABLES:
-            connection.register(table, run.table(table))
-        connection.register("processes", _processes(run))
-        for setting in _SETTINGS:
-            connection.execute(setting)
-        yield connection
-
-
-class Often:
-    """A run of which much is asked: one connection for all its queries, which it has while the
-    with-block lasts.
-    """
-
-    def __init__(self, run: Run) -> None:
-        self._run = run
-        self._open = ExitStack()
-
-    def __enter__(self) -> Often:
-        connection = self._open.enter_context(connect(self._run))
-        self.access = dataclasses.replace(access_of(self._run), connection=connection)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._open.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._run, name)
-
-
-def _processes(run: Run) -> RowsTable:
-    return RowsTable("processes", run.processes)
-
-
-def sql(
-    run: Run, query: str, parameters: Sequence[Any] = (), *, memory_limit: str | None = None
-) -> Iterator[dict[str, Any]]:
-    """Rows of a SQL query, as dicts by column, fetched as they are asked for; UsageError when it
-    cannot be run.
-    """
-    import duckdb
-
-    kept = access_of(run).connection
-    with (
-        connect(run, memory_limit=memory_limit) if kept is None else nullcontext(kept) as connection
-    ):
-        try:
-            statements = len(connection.extract_statements(query))
-            if statements != 1:
-                raise UsageError(
-                    f"query: write one SELECT; here are {statements or 'no'} statements"
-                )
-            cursor = connection.execute(query, list(parameters))
-            names = _unique([column[0] for column in cursor.description or ()])
-            # A connection of several queries holds the rows of the last one alone.
-            while rows := cursor.fetchmany(_ROWS_PER_FETCH) if kept is None else cursor.fetchall():
-                for row in rows:
-                    yield dict(zip(names, row, strict=True))
-        except duckdb.Error as error:
-            raise UsageError(f"query: {_said(str(error))}") from error
+    from opscope.run.protocol import Run
 
 
 def calls(run: Run, selection: Selection | None = None) -> Iterator[Call]:
     """The calls that are meant, by rank, process, step and index."""
     wanted = Selection() if selection is None else selection
     access = access_of(run)
-    if access.rows is not None:
-        rows = sorted(
-            access.rows("calls"), key=lambda call: (call.rank, call.process, call.step, call.index)
-        )
-        yield from (call for call in rows if wanted.wants_call(call))
-        return
     if access.calls is not None:
         yield from access.calls(wanted)
         return
-    where, parameters = _where(wanted)
-    query = f'SELECT * FROM calls {where} ORDER BY rank, process, step, "index"'  # noqa: S608 - built from fixed text
-    for row in sql(run, query, parameters):
-        call = Call(**row)
-        if wanted.wants_op(call.op, call.name, call.module):
-            yield call
+    yield from sorted(
+        (call for call in records(run, "calls") if wanted.wants_call(call)),
+        key=lambda call: (call.rank, call.process, call.step, call.index),
+    )
 
 
 def tensors_of(run: Run, call: Call, *, io: str = "both") -> tuple[Tensor, ...]:
@@ -178,12 +58,7 @@ def tensors_at(run: Run, process: int, index: int) -> Sequence[Tensor]:
     tensors_of_call = access_of(run).tensors_of
     if tensors_of_call is not None:
         return tensors_of_call(process, index)
-    return [
-        _tensor(row)
-        for row in sql(
-            run, 'SELECT * FROM tensors WHERE process = ? AND "index" = ?', [process, index]
-        )
-    ]
+    return list(records_of(run, "tensors", keys_at([(process, index)])))
 
 
 def columns(
@@ -208,7 +83,7 @@ def columns(
     order = list(TABLES[table])
     for batch in stream_batches(table, run.table(table)):
         arrays = struct_columns(TABLES[table], batch)
-        yield {name: column_array(arrays[order.index(name)]) for name in names}
+        yield {name: column_array(owned(arrays[order.index(name)])) for name in names}
 
 
 def _near_of(rows: Sequence[Any], near: Ints | None) -> Sequence[Any]:
@@ -321,6 +196,13 @@ def which(texts: Array, holds: Callable[[Any], bool]) -> Bools:
     return np.fromiter(map(known.__getitem__, texts), bool, len(texts))
 
 
+def filled(column: Array) -> Array:
+    """The numbers of a column, 0 where null."""
+    if not isinstance(column, np.ma.MaskedArray):
+        return column
+    return np.where(np.ma.getmaskarray(column), column.dtype.type(0), np.ma.getdata(column))
+
+
 def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:
     """All columns of a table as they lie in Arrow, a batch at a time: no Python object is made for
     a row.
@@ -338,16 +220,6 @@ def arrow_columns(run: Run, table: str) -> Iterator[Mapping[str, Column]]:
         yield dict(
             zip(TABLES[table], map(owned, struct_columns(TABLES[table], batch)), strict=True)
         )
-
-
-def near(
-    run: Run, table: str, calls: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]
-) -> ArrowStream:
-    """A table from which batches may be left out that hold none of these calls, sorted numbers by
-    process.
-    """
-    own = access_of(run).near
-    return run.table(table) if own is None else own(table, calls)
 
 
 def release(run: Run, table: str) -> None:
@@ -374,63 +246,3 @@ def records(run: Run, table: str) -> Iterator[Any]:
     """Every row of a table as its record, in the order of the table."""
     in_memory = access_of(run).rows
     yield from decode_stream(table, run.table(table)) if in_memory is None else in_memory(table)
-
-
-def record_of(table: str, row: dict[str, Any]) -> Any:
-    """A row of sql() with all columns of a table as its record."""
-    return _tensor(row) if table == "tensors" else RECORDS[table](**row)
-
-
-def _tensor(row: dict[str, Any]) -> Tensor:
-    value = row["value"]
-    row = {name: tuple(cell) if isinstance(cell, list) else cell for name, cell in row.items()}
-    return Tensor(
-        **{
-            **row,
-            "value": None
-            if value is None or value["shard"] is None
-            else ValueRef(value["shard"], value["key"]),
-        }
-    )
-
-
-def _where(selection: Selection) -> tuple[str, list[Any]]:
-    clauses: list[str] = []
-    parameters: list[Any] = []
-    for column, ranges in (("step", selection.steps), ("rank", selection.ranks)):
-        if ranges is not None:
-            clauses.append("(" + " OR ".join([f"{column} BETWEEN ? AND ?"] * len(ranges)) + ")")
-            parameters.extend(bound for pair in ranges for bound in pair)
-    for column, words in (("phase", selection.phases), ("level", selection.levels)):
-        if words is not None:
-            clauses.append(f"{column} IN ({', '.join('?' * len(words))})")
-            parameters.extend(words)
-    return ("WHERE " + " AND ".join(clauses) if clauses else ""), parameters
-
-
-def _unique(names: list[str]) -> list[str]:
-    """Column names made different: a join selects "index" twice, a dict holds it once."""
-    seen: dict[str, int] = {}
-    unique = []
-    for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        unique.append(name if seen[name] == 1 else f"{name}_{seen[name]}")
-    return unique
-
-
-def _said(text: str) -> str:
-    """A message of duckdb in the manner of ours: one line, without the name of its class and the
-    statement that was given.
-    """
-    kind, _, reason = " ".join(re.split(r"\n\s*LINE \d+:", text)[0].split()).partition(" Error: ")
-    reason = (
-        (reason or kind)
-        .replace("! Did you mean", "; did you mean")
-        .replace("! Candidate bindings:", "; near it are")
-    )
-    reason = reason.replace(
-        "file system operations are disabled by configuration",
-        "a query reads the tables of its run and no files",
-    )
-    names = "; docs/schema.md names tables and columns" if kind in {"Binder", "Catalog"} else ""
-    return reason[:1].lower() + reason[1:].rstrip("!") + names

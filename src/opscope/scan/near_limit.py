@@ -13,9 +13,8 @@ import numpy as np
 
 from opscope.judge.limits import NARROW, largest_finite
 from opscope.operators.catalogue import traits_of
-from opscope.questions.tables import filled
 from opscope.run.keys import keys_at
-from opscope.run.query import rows_of, rows_where
+from opscope.run.query import filled, rows_of, rows_where
 from opscope.run.vectors import calls_where, codes_of
 
 if TYPE_CHECKING:

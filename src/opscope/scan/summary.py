@@ -18,9 +18,8 @@ from opscope.questions.compiled_nodes import (
     sample_of,
 )
 from opscope.questions.findings import Accusation
-from opscope.questions.tables import filled
 from opscope.run.keys import keys_of
-from opscope.run.query import columns, records
+from opscope.run.query import columns, filled, records
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -7,10 +7,8 @@ SQLite computes it of a batch of outputs at a time, which stand in a table besid
 
 from __future__ import annotations
 
-import math
-import re
 import sqlite3
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +17,7 @@ import numpy as np
 
 from opscope.errors import UsageError
 from opscope.run.arrow import NUMBERS
+from opscope.run.database import define_functions, index_quoted
 from opscope.run.keys import keys_of
 from opscope.run.query import chosen_columns
 from opscope.run.schema import CALL_TYPES, TENSOR_TYPES
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 _READ, _SELECT = 20, 21
 _ALLOWED = frozenset({_READ, _SELECT, 31})  # read a column, select, call a function
-# A column has the name of a keyword, which nobody thinks of who asks for it.
-_INDEX = re.compile(r"""'[^']*'|"[^"]*"|\b(index)\b""", re.IGNORECASE)
 # A call's columns that its outputs have as well are theirs alone: no name is of both.
 _TABLES = {
     "tensors": TENSOR_TYPES,
@@ -67,13 +64,12 @@ class _Asked:
         self._reads: set[tuple[str, str]] = set()
         self._selects = 0  # of the statement that is being compiled
         self._writes = False
-        for name, arguments, function in _functions():
-            connection.create_function(name, arguments, function, deterministic=True)
+        define_functions(connection)
         for table, types in _TABLES.items():
             listed = ", ".join(f'"{name}" {_declared(kind)}' for name, kind in types.items())
             connection.execute(f'CREATE TABLE "{table}" ({listed})')
         connection.set_authorizer(self._authorize)
-        own = _INDEX.sub(_quoted, expression)
+        own = index_quoted(expression)
         query = f"SELECT ({own}) FROM tensors"  # noqa: S608 - the user's own, which only reads
         # Where rows are chosen nothing may be of several together.
         connection.execute(f"EXPLAIN {query} JOIN calls WHERE ({own})").close()
@@ -138,38 +134,6 @@ def _cells(column: Array) -> Iterable[Any]:
         each if each is None or isinstance(each, str) else msgspec.json.encode(each).decode()
         for each in cells
     ]
-
-
-def _functions() -> Iterator[tuple[str, int, Callable[..., float | None]]]:
-    """Functions of numbers, which not every SQLite has, nor all to the last digit: name, how many
-    arguments, -1 for any number.
-    """
-    for name in ("log2", "log10", "exp", "sqrt", "floor", "ceil"):
-        yield name, 1, _of_number(getattr(math, name))
-    yield "ln", 1, _of_number(math.log)
-    for name, chosen in (("greatest", max), ("least", min)):
-        yield name, -1, _of_known(chosen)
-
-
-def _of_number(function: Callable[[float], float]) -> Callable[..., float | None]:
-    """The function where it has a value, else null."""
-
-    def told(number: float | None) -> float | None:
-        try:
-            return None if number is None else function(number)
-        except (ValueError, OverflowError):
-            return None
-
-    return told
-
-
-def _of_known(chosen: Callable[..., float | None]) -> Callable[..., float | None]:
-    """One of several numbers, those that are null left out."""
-    return lambda *numbers: chosen((each for each in numbers if each is not None), default=None)
-
-
-def _quoted(found: re.Match[str]) -> str:
-    return '"index"' if found[1] else found[0]
 
 
 def _said(reason: str) -> str:

@@ -150,7 +150,6 @@ class NativeRun(Relations):
             tensors_of=self.tensors_of,
             columns=self.columns,
             arrow_columns=self.arrow_columns,
-            near=self.near,
             release=self.release,
             records_at=self.records_at,
             blackbox=self.blackbox,
@@ -242,25 +241,11 @@ class NativeRun(Relations):
         """Table "calls", "tensors", "stacks" or "judgements" of all processes."""
         return _Table(self, name)
 
-    def near(
-        self, name: str, calls: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]]
-    ) -> ArrowStream:
-        """A table without the batches that hold none of these calls, sorted numbers by process. See
-        query.near.
-        """
-        return _Table(self, name, calls)
-
-    def messages(
-        self, table: str, near: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None
-    ) -> Iterator[bytes | bytearray | memoryview]:
-        """The table, or the batches near some calls, as the bytes of one Arrow IPC stream, read as
-        it is consumed.
-        """
+    def messages(self, table: str) -> Iterator[bytes | bytearray | memoryview]:
+        """The table as the bytes of one Arrow IPC stream, read as it is consumed."""
         yield schema_bytes(table_schema(table))
-        nothing = np.empty(0, dtype=np.int64)
         for reader in self._processes:
-            wanted = None if near is None else near.get(reader.process.process, nothing)
-            yield from reader.tables[table].messages(reader.constants, wanted)
+            yield from reader.tables[table].messages(reader.constants)
         unfinished = self.unfinished if table == "calls" else ()
         if unfinished:
             yield batch_bytes(encode_rows("calls", unfinished))
@@ -391,22 +376,16 @@ class NativeRun(Relations):
 class _Table:
     """One table of a run; each __arrow_c_stream__ reads the files again."""
 
-    def __init__(
-        self,
-        run: NativeRun,
-        name: str,
-        near: Mapping[int, np.ndarray[Any, np.dtype[np.int64]]] | None = None,
-    ) -> None:
+    def __init__(self, run: NativeRun, name: str) -> None:
         if name not in TABLES:
             raise KeyError(name)
         self._run = run
         self._name = name
-        self._near = near
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        return InputStream.from_readable(
-            _Bytes(self._run.messages(self._name, self._near))
-        ).__arrow_c_stream__(requested_schema)
+        return InputStream.from_readable(_Bytes(self._run.messages(self._name))).__arrow_c_stream__(
+            requested_schema
+        )
 
 
 class _Bytes:
@@ -434,13 +413,9 @@ class _Bytes:
 
 
 def _unfinished_columns(calls: tuple[Call, ...], names: Sequence[str]) -> dict[str, Array]:
-    columns = dict(
-        zip(
-            TABLES["calls"],
-            struct_columns(TABLES["calls"], encode_rows("calls", calls)),
-            strict=True,
-        )
-    )
+    batch = encode_rows("calls", calls)
+    of_batch = zip(TABLES["calls"], struct_columns(TABLES["calls"], batch), strict=True)
+    columns = {name: owned(column) for name, column in of_batch if name in names}
     return {name: column_array(columns[name]) for name in names}
 
 

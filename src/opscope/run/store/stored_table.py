@@ -195,17 +195,13 @@ class StoredTable:
                 yield columns
                 self.release(number)
 
-    def messages(
-        self, constants: Mapping[str, int], calls: np.ndarray[Any, np.dtype[np.int64]] | None = None
-    ) -> Iterator[memoryview | bytearray]:
+    def messages(self, constants: Mapping[str, int]) -> Iterator[memoryview | bytearray]:
         """Bytes of every sound batch; int32 columns named in constants hold that number in every
         row.
-
-        calls: numbers of calls, sorted; batches that lie between two of them are left out.
         """
         own = {name: value for name, value in constants.items() if name in TABLES[self._table]}
         for number, (file, batch) in enumerate(self._batches):
-            if self._is_sound(number) and (calls is None or self._touches(number, calls)):
+            if self._is_sound(number):
                 yield file.message(batch, own)
             file.release(batch)
 
