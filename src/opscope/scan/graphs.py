@@ -11,7 +11,7 @@ operators are judged in its place, and hand what they made on to the results of 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -73,16 +73,19 @@ def resolve(run: Run, nodes: Sequence[Node]) -> Judged:
     return Judged(judged, repeated)
 
 
-def _inside(run: Run, graphs: Sequence[int]) -> dict[int, list[int]]:
+def _inside(run: Run, graphs: Sequence[int]) -> dict[int, set[int]]:
     """The calls inside of each graph, however deep."""
-    inside: dict[int, list[int]] = {graph: [] for graph in graphs}
+    inside: dict[int, set[int]] = {graph: set() for graph in graphs}
     around = {graph: [graph] for graph in graphs}  # of calls of one depth, the graphs around them
     while around:
         deeper: dict[int, list[int]] = {}
         for parent, call in _children(run, np.array(sorted(around), dtype=np.int64)):
-            deeper[call] = around[parent]
-            for graph in around[parent]:
-                inside[graph].append(call)
+            # in a damaged run a call may be inside of itself
+            new = [graph for graph in around[parent] if call not in inside[graph]]
+            if new:
+                deeper[call] = new
+            for graph in new:
+                inside[graph].add(call)
         around = deeper
     return inside
 
@@ -98,9 +101,9 @@ def _children(run: Run, parents: Ints) -> Iterator[tuple[int, int]]:
         yield key(process, parent), key(process, index)
 
 
-def _opaque(run: Run, inside: Mapping[int, Sequence[int]]) -> frozenset[int]:
+def _opaque(run: Run, inside: Mapping[int, Set[int]]) -> frozenset[int]:
     """Graphs of which some result was made by no recorded operator inside of them."""
-    within = np.array(sorted({call for calls in inside.values() for call in calls}), dtype=np.int64)
+    within = np.array(sorted(set().union(*inside.values())), dtype=np.int64)
     levels = rows_of(run, "calls", ("process", "index", "level"), within)
     operators = {key(process, index) for process, index, level in levels if level == "operator"}
     states: dict[tuple[int, str], set[int]] = defaultdict(set)
@@ -110,7 +113,7 @@ def _opaque(run: Run, inside: Mapping[int, Sequence[int]]) -> frozenset[int]:
         if version is not None:
             states[key(process, index), io].add(version)
 
-    def told(graph: int, calls: Sequence[int]) -> bool:
+    def told(graph: int, calls: Set[int]) -> bool:
         own = operators.intersection(calls)
         made = states[graph, "input"].union(*(states[call, "output"] for call in own))
         return bool(own) and states[graph, "output"] <= made

@@ -124,6 +124,7 @@ def _turns(run: Run) -> list[tuple[int, int, bool]]:
     if not sum(len(calls) for calls, *_ in parts):
         return []
     calls, levels, phases, once = map(np.concatenate, zip(*parts, strict=True))
+    # where there are neither operators nor APIs, the level that stands first
     finest = levels[np.argmin(np.minimum(levels, LEVELS.index("module")))]
     chosen = np.flatnonzero(once & ((levels == finest) | (levels == LEVELS.index("graph"))))
     ordered = chosen[np.argsort(calls[chosen], kind="stable")]
