@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 MAX_LINES_NAMED = 12
 _NO_STACK = -1
-_TOGETHER = 8192  # calls that are read at once
+_TOGETHER = 1 << 15  # calls that are read at once: less than a batch costs as much as a whole one
 
 
 def chosen_call(run: Run, text: str) -> Resolved:
