@@ -61,4 +61,6 @@ def test_parquet_says_what_it_needs(
     run = write_run(tmp_path / "run", tmp_path / "train.py")
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert main(["convert", str(run), "-o", str(tmp_path / "out"), "--type", "parquet"]) != 0
-    assert "opscope[parquet]" in capsys.readouterr().err
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "opscope[parquet]" in told.err

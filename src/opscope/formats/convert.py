@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opscope.errors import OpscopeError, UsageError
+from opscope.errors import OpscopeError, UnavailableError, UsageError
 from opscope.formats.cann.output import KINDS as CANN_KINDS
 from opscope.formats.registry import find_format
 from opscope.formats.writing.engine import Written
@@ -37,7 +37,7 @@ class Report(msgspec.Struct):
 
 def convert(sources: Sequence[Path], job: Job, progress: Progress) -> Report:
     """Convert each source into job.out (several into a folder each); UsageError for a job that
-    makes no sense.
+    makes no sense, UnavailableError for a kind that needs what is not installed.
 
     A source that cannot be read at all is a failure like any other, and the next one goes on.
     """
@@ -51,7 +51,7 @@ def convert(sources: Sequence[Path], job: Job, progress: Progress) -> Report:
         )
         try:
             part = convert_one(source, own, progress)
-        except UsageError:
+        except (UsageError, UnavailableError):
             raise
         except OpscopeError as error:
             part = Report(failures=[str(error)])
