@@ -154,6 +154,7 @@ torch.ops.demo.l2_loss(torch.full((2, 3), 7.0), scale=0.25)
 """
 
 
+@pytest.mark.zoo
 def test_on_the_command_line(
     logged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

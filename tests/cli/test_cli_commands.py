@@ -89,6 +89,7 @@ def test_a_call_that_lay_in_what_cannot_be_read_is_not_just_unknown(
     assert "no call of that name" in unknown
 
 
+@pytest.mark.zoo
 def test_repro_of_no_call_takes_the_first_findings(
     command: Command, run: Path, tmp_path: Path
 ) -> None:

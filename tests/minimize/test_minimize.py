@@ -416,6 +416,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
             load_candidate(tmp_path / "case")
 
 
+@pytest.mark.zoo
 def test_an_exception_is_shrunk_by_the_real_workers(tmp_path: Path) -> None:
     opscope.repro.write(
         *record("aten::mm.default", torch.randn(30, 20), torch.randn(10, 40)), tmp_path / "case"

@@ -128,6 +128,7 @@ def test_an_unknown_protocol_ships_nothing(tmp_path: Path) -> None:
     assert said == ["not shipped: odd://x/y: Protocol not known: odd"]
 
 
+@pytest.mark.zoo
 def test_the_command_line_records_here_and_ships(tmp_path: Path) -> None:
     url = f"file://{tmp_path}/store/one"
     program = "import torch; torch.ones(3).sqrt()"

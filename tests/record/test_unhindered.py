@@ -80,6 +80,7 @@ def bilinears() -> list[torch.Tensor]:
     return found
 
 
+@pytest.mark.zoo
 def test_bilinear_under_autocast_keeps_its_values_and_nobody_is_accused(tmp_path: Path) -> None:
     plain = bilinears()
     with opscope.record(tmp_path / "run", check=True, budget="all", values="full"):

@@ -37,6 +37,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.zoo
 def test_the_wrong_call_is_found_without_a_golden_run_and_a_second_replay_goes_on(
     recorded: Path, tmp_path: Path
 ) -> None:

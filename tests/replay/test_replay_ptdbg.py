@@ -52,6 +52,7 @@ def replayed(run: Run) -> Line:
     return line
 
 
+@pytest.mark.zoo
 def test_recorded_values_agree_and_a_wrong_element_is_found(tmp_path: Path) -> None:
     good, bad = torch.matmul(X, W.T), torch.matmul(X, W.T)
     bad[2, 1] += 0.1

@@ -113,6 +113,7 @@ def hostile(target: Path) -> tuple[MemoryRun, Call]:
     return run_of([row], {}, call)
 
 
+@pytest.mark.zoo
 def test_repro_and_replay_of_a_hostile_run_write_nothing(tmp_path: Path) -> None:
     run, call = hostile(tmp_path / "victim")
     opscope.repro.write(run, call, tmp_path / "case")

@@ -50,6 +50,7 @@ def test_workers_find_what_one_process_finds(fault: str | None, tmp_path: Path) 
     assert fault is None or named(alone, plan)
 
 
+@pytest.mark.zoo
 def test_a_job_of_very_many_ranks_is_read_in_parts_in_any_case(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,6 +93,7 @@ def test_faults_of_many_kinds_in_one_job_are_told_each(tmp_path: Path) -> None:
     assert told_alone(document, plan), document.findings
 
 
+@pytest.mark.zoo
 def test_what_is_sent_of_a_rank_does_not_grow_with_its_steps(tmp_path: Path) -> None:
     sent = []
     for steps in (5, 20):
