@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from opscope.formats.registry import open_run
 from opscope.run.arrow import encode_rows
-from opscope.run.keys import key, keys_at
+from opscope.run.keys import NONE, key, keys_at, place_of
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.schema import Tensor
@@ -25,7 +25,6 @@ from opscope.run.vectors import (
     calls_where,
     codes_of,
     differ,
-    found_in,
     stretches,
     vectors,
 )
@@ -125,8 +124,13 @@ def test_stretches_of_equal_rows(rows: list[tuple[int, int, int]]) -> None:
     assert differ(value, begins).tolist() == [len(each) > 1 for each in parts.values()]
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+@pytest.mark.parametrize("apart", [1, 1 << 40])
 @given(st.lists(st.integers(0, 9)), st.lists(st.integers(0, 9)))
-def test_what_is_looked_up_is_found_where_it_is(table: list[int], wanted: list[int]) -> None:
-    rows, known = found_in(np.array(table, np.int64), np.array(wanted, np.int64))
+def test_what_is_looked_up_is_found_where_it_is(
+    kind: Any, apart: int, table: list[int], wanted: list[int]
+) -> None:
+    rows = place_of(*(np.array([each * apart for each in some], kind) for some in (wanted, table)))
+    known = rows != NONE
     assert known.tolist() == [one in table for one in wanted]
     assert all(table[row] == one for row, one, there in zip(rows, wanted, known) if there)

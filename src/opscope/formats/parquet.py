@@ -93,9 +93,7 @@ class ParquetRun(Relations):
             for table in PARTS
             if not self._files[table] and any(process.rows.get(table) for process in self.processes)
         )
-        self.access = Access(
-            calls=self.ordered_calls, tensors_of=self.tensors_of, columns=self.columns
-        )
+        self.access = Access(calls=self.ordered_calls, columns=self.columns)
 
     def ordered_calls(self, selection: Selection) -> Iterator[Call]:
         """The calls that are meant, by rank, process, step and index, sorted on disk where they are
@@ -113,7 +111,7 @@ class ParquetRun(Relations):
         """Some columns of a table, a batch at a time, of the calls between the first and the last
         of these alone. See query.columns.
         """
-        from opscope.run.arrow import column_array, owned, stream_batches, struct_columns
+        from opscope.run.arrow import stream_columns
 
         between = None
         if near is not None:
@@ -121,22 +119,12 @@ class ParquetRun(Relations):
                 return
             indices = indices_of(near)
             between = int(indices.min()), int(indices.max())
-        order = list(TABLES[table])
         stream = ParquetTable(table, self._files[table], between=between)
-        for batch in stream_batches(table, stream):
-            arrays = struct_columns(TABLES[table], batch)
-            yield {name: column_array(owned(arrays[order.index(name)])) for name in names}
+        yield from stream_columns(table, stream, names)
 
     def table(self, name: str) -> ParquetTable:
         """Table "calls", "tensors", "stacks" or "judgements"."""
         return ParquetTable(name, self._files[name])
-
-    def tensors_of(self, process: int, index: int) -> tuple[Tensor, ...]:
-        """Tensor rows of one call, in their order; files that hold none of it are not read."""
-        from opscope.run.arrow import decode_stream
-
-        table = ParquetTable("tensors", self._files["tensors"], between=(index, index))
-        return tuple(row for row in decode_stream("tensors", table) if row.process == process)
 
     def value(self, tensor: Tensor) -> Array:
         """Nothing: MissingValueError."""

@@ -390,6 +390,16 @@ class RecordColumns(Batch):
         return RecordColumns(self._table, self._names, [self._rows[row] for row in rows.tolist()])
 
 
+def stream_columns(
+    table: str, stream: ArrowStream, names: Sequence[str]
+) -> Iterator[dict[str, Array]]:
+    """Some columns of the batches of a stream as NumPy arrays of their own; see column_array."""
+    order = list(TABLES[table])
+    for batch in stream_batches(table, stream):
+        arrays = struct_columns(TABLES[table], batch)
+        yield {name: column_array(owned(arrays[order.index(name)])) for name in names}
+
+
 class RowsTable:
     """A table over records in memory, ROWS_PER_BATCH rows at a time, encoded when it is first read:
     a database reads a table once for each question.

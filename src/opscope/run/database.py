@@ -25,7 +25,6 @@ from opscope.run.schema import PROCESS_TYPES, TABLES, ValueRef
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from types import TracebackType
 
     from opscope.arrays import Array
     from opscope.run.protocol import Run
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 _OLDEST = (3, 9)  # knows JSON
 _FETCH = 4096
 _OPERATIONS = 100_000  # of SQLite, some milliseconds
-_CACHE = 64 << 20
+_CACHE = 64 << 20  # bytes of it that are held in memory
 _INDEXED = 1000  # rows from which on an index is worth making
 _SIGN = 1 << 64
 _READ, _ALLOWED = 20, frozenset({20, 21, 31, 33})  # read a column; that, select, call, recur
@@ -61,24 +60,23 @@ class Database:
     """Tables calls, tensors, stacks, judgements and processes of a run.
 
     Lists and places of values are JSON, an unsigned number is the signed one of the same bits;
-    where a result is a column as it stands, it is a list, a dict, the number itself. cache: bytes
-    of it that are held in memory. Raises UnavailableError for a Python with an old SQLite.
+    where a result is a column as it stands, it is a list, a dict, the number itself. Raises
+    UnavailableError for a Python with an old SQLite.
     """
 
-    def __init__(self, run: Run, *, cache: int = _CACHE) -> None:
+    def __init__(self, run: Run) -> None:
         if sqlite3.sqlite_version_info < _OLDEST:
             raise UnavailableError(
                 f"the SQLite of this Python, {sqlite3.sqlite_version}, is too old: runs are asked "
                 "with 3.9 or newer, which every Python of conda, uv or python.org has"
             )
         self.run = run
-        self._columns: dict[str, frozenset[str]] = {}  # of each table, what is loaded
         self._reads: dict[str, set[str]] = {}  # of the query that is being compiled
         self._connection = sqlite3.connect(
             "", isolation_level=None, check_same_thread=False, detect_types=sqlite3.PARSE_DECLTYPES
         )
         define_functions(self._connection)
-        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{cache >> 10}"):
+        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{_CACHE >> 10}"):
             self._connection.execute(f"PRAGMA {setting}")
         for table in _TYPES:
             self._create(table)
@@ -90,12 +88,7 @@ class Database:
     def __enter__(self) -> Database:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._connection.close()
 
     def ask(self, query: str, parameters: Sequence[Any] = ()) -> Iterator[dict[str, Any]]:
@@ -108,9 +101,7 @@ class Database:
         given = [_parameter(value) for value in parameters]
         try:
             for table, names in self._named_by(query := index_quoted(query), given).items():
-                loaded = self._columns.get(table, frozenset())
-                if table not in self._columns or not names <= loaded:
-                    self._load(table, loaded | names)
+                self._load(table, names)
             cursor = self._connection.execute(query, given)
             columns = _apart([name for name, *_ in cursor.description or ()])
             while rows := cursor.fetchmany(_FETCH):
@@ -135,7 +126,7 @@ class Database:
         listed = ", ".join(f'"{name}" {_declared(kind)}' for name, kind in _TYPES[table].items())
         self._connection.execute(f'CREATE TABLE "{table}" ({listed})')
 
-    def _load(self, table: str, names: frozenset[str]) -> None:
+    def _load(self, table: str, names: set[str]) -> None:
         """Fills a table with these columns of its rows; the others are null."""
         order = [name for name in _TYPES[table] if name in names] or list(_TYPES[table])[:1]
         self._writes = True
@@ -155,7 +146,6 @@ class Database:
             self._connection.execute("COMMIT")
         finally:
             self._writes = False
-        self._columns[table] = names
 
     def _rows(self, table: str, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         kinds = [_TYPES[table][name] for name in names]

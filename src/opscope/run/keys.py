@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Ints
+    from opscope.arrays import Array, Bools, Ints
 
 _SHIFT = 40  # an index stays below 2^40 calls in a process
 _INDEX = (1 << _SHIFT) - 1
@@ -60,8 +60,19 @@ def by_process(keys: Ints) -> dict[int, Ints]:
     )
 
 
-def place_of(keys: Ints, table: Ints) -> Ints:
-    """Row of each key in a table; NONE where it has none, the first where it has several."""
+def among(calls: Ints, keys: Ints) -> Bools:
+    """Which of these keys are of these calls (sorted keys, each once)."""
+    if not len(calls):
+        return np.zeros(len(keys), dtype=np.bool_)
+    places = np.minimum(np.searchsorted(calls, keys), len(calls) - 1)
+    there: Bools = calls[places] == keys
+    return there
+
+
+def place_of(keys: Array, table: Array) -> Ints:
+    """Row of each key, or hash, in a table; NONE where it has none, the first where it has
+    several.
+    """
     if not len(table):
         return np.full(len(keys), NONE, dtype=np.int64)
     first, last = int(table.min()), int(table.max())
@@ -70,7 +81,7 @@ def place_of(keys: Ints, table: Ints) -> Ints:
         index_of = np.full(last - first + 2, NONE, dtype=np.int64)
         index_of[table[::-1] - first] = np.arange(len(table))[::-1]
         inside = (keys >= first) & (keys <= last)
-        rows: Ints = index_of[np.where(inside, keys - first, -1)]
+        rows: Ints = index_of[np.where(inside, keys - first, last - first + 1)]
         return rows
     order = np.argsort(table, kind="stable")
     ordered = table[order]

@@ -18,13 +18,13 @@ from opscope.run.arrow import (
     Column,
     RecordColumns,
     StoredRecords,
-    column_array,
     decode_stream,
     owned,
     stream_batches,
+    stream_columns,
     struct_columns,
 )
-from opscope.run.keys import indices_of, keys_at, keys_of, merged, processes_of
+from opscope.run.keys import among, indices_of, keys_at, keys_of, merged, processes_of
 from opscope.run.schema import RECORDS, TABLES, Call, Tensor
 from opscope.run.selection import Selection
 
@@ -80,10 +80,7 @@ def columns(
         for start in range(0, len(rows), ROWS_PER_BATCH):
             yield RecordColumns(table, names, rows[start : start + ROWS_PER_BATCH])
         return
-    order = list(TABLES[table])
-    for batch in stream_batches(table, run.table(table)):
-        arrays = struct_columns(TABLES[table], batch)
-        yield {name: column_array(owned(arrays[order.index(name)])) for name in names}
+    yield from stream_columns(table, run.table(table), names)
 
 
 def _near_of(rows: Sequence[Any], near: Ints | None) -> Sequence[Any]:
@@ -110,9 +107,7 @@ def _batches_of(
         yield from columns(run, table, names)
         return
     for batch in columns(run, table, ("process", "index", *names), calls) if len(calls) else ():
-        keys = keys_of(batch["process"], batch["index"])
-        places = np.minimum(np.searchsorted(calls, keys), len(calls) - 1)
-        yield from _at(batch, calls[places] == keys)
+        yield from _at(batch, among(calls, keys_of(batch["process"], batch["index"])))
 
 
 def _at(batch: Mapping[str, Array], chosen: Bools) -> Iterator[Mapping[str, Array]]:

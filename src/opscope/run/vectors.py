@@ -13,7 +13,7 @@ import numpy as np
 
 from opscope.run.arrow import column_array, valid_rows
 from opscope.run.hashes import distinct, equal_to, hash_of, hashes, ragged
-from opscope.run.keys import keys_of
+from opscope.run.keys import among, keys_of
 from opscope.run.query import arrow_columns, release
 
 if TYPE_CHECKING:
@@ -77,10 +77,7 @@ class Vectors:
 
     def within(self, calls: Ints) -> Ints:
         """The rows of these calls (sorted keys, each once)."""
-        keys = self.keys
-        places = np.searchsorted(calls, keys)
-        places[places == len(calls)] = 0
-        return np.flatnonzero(calls[places] == keys) if len(calls) else places[:0]
+        return np.flatnonzero(among(calls, self.keys))
 
 
 class Texts:
@@ -156,13 +153,3 @@ def differ(values: Array, begins: Ints) -> Bools:
     """In which of these stretches values are not all the same."""
     unlike: Bools = np.minimum.reduceat(values, begins) != np.maximum.reduceat(values, begins)
     return unlike
-
-
-def found_in(table: Array, wanted: Array) -> tuple[Ints, Bools]:
-    """A row of a column that has each of these values, and whether there is one."""
-    order = np.argsort(table, kind="stable")
-    at = np.searchsorted(table, wanted, sorter=order)
-    known = at < len(table)
-    rows = order[np.where(known, at, 0)] if len(table) else np.zeros(len(wanted), dtype=np.int64)
-    known[known] = table[rows[known]] == wanted[known]
-    return rows, known

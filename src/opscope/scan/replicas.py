@@ -24,9 +24,9 @@ from opscope.questions.arguments import difference
 from opscope.questions.findings import Accusation
 from opscope.questions.rows import whole_calls
 from opscope.run.hashes import distinct, hash_of, mixed
-from opscope.run.keys import indices_of, key, keys_at, keys_of, processes_of
+from opscope.run.keys import NONE, indices_of, key, keys_at, keys_of, place_of, processes_of
 from opscope.run.query import chosen_columns
-from opscope.run.vectors import begins_of, differ, found_in, stretches
+from opscope.run.vectors import begins_of, differ, stretches
 from opscope.scan.exchanges import between_ranks, odd_ranks
 from opscope.scan.held import UNKNOWN
 
@@ -163,8 +163,8 @@ def _kept(states: Held) -> Kept:
     last = order[begins_of(place[order], own.rank[order])]
     own, place = own.at(last), place[last]
     owned, before = (_hashed(own.what, own.rank, own.step - ago) for ago in (0, 1))
-    at, known = found_in(owned, before)
-    return Kept(place, owned, own.rank, own.step, own.name, own.digest, own.digest[at], known)
+    at = place_of(before, owned)
+    return Kept(place, owned, own.rank, own.step, own.name, own.digest, own.digest[at], at != NONE)
 
 
 def _parted(states: Held) -> dict[str, tuple[int, ...]]:
@@ -200,7 +200,8 @@ def _sharing(states: Held, kept: Kept) -> tuple[Ints, Ints]:
     gradient together, and where each begins.
     """
     own = states.at(np.flatnonzero(states.gradient & (states.what != 0) & states.telling))
-    rows, known = found_in(kept.owned, _hashed(own.what, own.rank, own.step))
+    rows = place_of(_hashed(own.what, own.rank, own.step), kept.owned)
+    known = rows != NONE
     rows = rows[known]
     gradient = mixed(kept.place[rows], own.digest[known])
     order = np.lexsort((kept.rank[rows], gradient))

@@ -65,21 +65,22 @@ def branching(
     part of a sum of gradients is missing, no call of the backward pass tells which.
     """
     for rows, words in _rows_on_one_side(pairing, meetings, vague, place, least=1):
+        number = 0 if words == CUTS else 1  # the side through which they do not flow
+        back = _with_gradients((pairing.target, pairing.golden)[number])
+        graded = _contents(pairing, number, back, read=True)
         for row in rows.tolist():
-            cut = 0 if words == CUTS else 1
-            end = row if cut == 0 else int(meetings.partner[0][row])
-            if _computes(pairing, row) and _reads_graded(pairing, cut, end):
+            end = int(meetings.partner[0][row]) if number else row
+            if _computes(pairing, row) and _reads_graded(pairing, number, end, back, graded):
                 return _path(pairing, meetings, row, words)
     return None
 
 
-def _reads_graded(pairing: Pairing, number: int, row: int) -> bool:
+def _reads_graded(pairing: Pairing, number: int, row: int, back: Bools, graded: Words) -> bool:
     """Whether what a call of a side without gradients made comes of something that gradients flow
-    back to, by calls that have none either.
+    back to, by calls that have none either. back: calls that have some; graded: what these read or
+    write.
     """
     side, flow = (pairing.target, pairing.golden)[number], pairing.flows[number]
-    back = _with_gradients(side)
-    graded = _contents(pairing, number, back, read=True)
     waiting, seen = [int(side.tensors.call[row])], set[int]()
     while waiting and len(seen) < MOST_CALLS:
         call = waiting.pop()
