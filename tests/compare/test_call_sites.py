@@ -39,9 +39,10 @@ def sites(asked: str, *others: str) -> tuple[str, ...]:
     return tuple(words[place] for place in found)
 
 
-def test_a_line_that_is_reached_in_one_way_needs_no_other() -> None:
-    assert sites("norm model runpy") == ()
-    assert sites("norm model", "mean model", "first model") == ()
+def test_a_line_that_is_reached_in_one_way_is_told_with_what_called_its_function() -> None:
+    assert sites("norm model again runpy") == ("model",)
+    assert sites("norm model again", "mean model again", "first model again") == ("model",)
+    assert sites("norm runpy") == ()
 
 
 def test_the_line_that_called_a_helper_tells_it_from_its_other_calls() -> None:
@@ -49,14 +50,14 @@ def test_the_line_that_called_a_helper_tells_it_from_its_other_calls() -> None:
 
 
 def test_a_helper_of_a_helper_is_told_by_what_called_the_outer_one() -> None:
-    assert sites("mean norm second model", "mean norm first model") == ("second",)
+    assert sites("mean norm second model", "mean norm first model") == ("norm", "second")
 
 
 def test_what_torch_runs_in_between_is_no_line_of_the_program() -> None:
     assert sites("norm torch second torch model", "norm torch first torch model") == ("second",)
 
 
-def test_two_lines_at_most_are_told() -> None:
+def test_two_lines_that_tell_it_are_told_at_most() -> None:
     others = "mean second model again", "mean norm second again", "mean norm first again"
     assert sites("mean norm first model", *others) == ("norm", "first")
 

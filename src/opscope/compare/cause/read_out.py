@@ -23,7 +23,7 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opscope.arrays import Bools, Ints
+    from opscope.arrays import Bools, Floats, Ints
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Meetings
@@ -61,26 +61,45 @@ def read_out_apart(
 
 def _by_sums(pairing: Pairing, meetings: Meetings) -> tuple[int, Apart | None]:
     """The same of numbers of which one side reads out the parts: losses of parts of a batch, whose
-    sum or mean is the other's loss, each as many parts.
+    sum or mean is the other's loss, each as many parts; behind them what both read out whole, as an
+    evaluation is.
     """
     rows, places, _ = _aligned(pairing, meetings)
     few = int(len(rows[0]) > len(rows[1]))
     whole, parts = rows[few], rows[1 - few]
-    if not len(whole) or len(parts) % len(whole) or len({*places[0], *places[1]}) > 1:
+    if not len(whole) or len({*places[0], *places[1]}) > 1:
         return 0, None
     sides = (pairing.target, pairing.golden)
-    values = sides[few].tensors.max[whole]
-    groups = parts.reshape(len(whole), -1)
-    read = sides[1 - few].tensors.max[groups]
-    for sums in (read.sum(axis=1), read.mean(axis=1)):
-        apart = np.abs(sums - values) > SUMMED * np.abs(read).sum(axis=1)
-        if apart[0]:
+    values, read = sides[few].tensors.max[whole], sides[1 - few].tensors.max[parts]
+    for groups, off in _groupings(values, read):
+        if off[0]:
             continue
-        first = int(np.argmax(apart))
-        ends = [[int(whole[first])], groups[first].tolist()]
-        told = places[0][0], PARAMETER, (ends[few], ends[1 - few])
-        return int((~apart).sum()), told if apart.any() else None
+        first = off.index(True) if True in off else 0
+        ends = [[int(whole[first])], parts[groups[first]].tolist()]
+        unlike = places[0][0], PARAMETER, (ends[few], ends[1 - few])
+        return off.count(False), unlike if True in off else None
     return 0, None
+
+
+def _groupings(whole: Floats, parts: Floats) -> Iterator[tuple[list[Ints], list[bool]]]:
+    """The ways in which the first of some numbers may be of as many parts each and the others of
+    one; for each the places of the parts, and of which numbers they are neither sum nor mean.
+    """
+    for each in range(2, len(parts) + 1):
+        cut, odd = divmod(len(parts) - len(whole), each - 1)
+        if odd or not 0 < cut <= len(whole):
+            continue
+        sizes = [each] * cut + [1] * (len(whole) - cut)
+        groups = np.split(np.arange(len(parts)), np.cumsum(sizes)[:-1])
+        for taken in (np.sum, np.mean):
+            pairs = zip(groups, whole, strict=True)
+            yield (
+                groups,
+                [
+                    bool(abs(taken(parts[at]) - value) > SUMMED * np.abs(parts[at]).sum())
+                    for at, value in pairs
+                ],
+            )
 
 
 def first_unlike(

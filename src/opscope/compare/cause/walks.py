@@ -489,15 +489,18 @@ class Walk:
         """
         alone = traits_of(self._side.operator(start)).pointwise
         alone = alone and len(inputs_of(self._side, start)) == 1
-        ordering, waiting = list[int](), [] if alone else [start]
-        while waiting and len(ordering) < MAX_ORDERING:
+        ordering, seen, waiting = list[int](), {start}, [] if alone else [start]
+        while waiting and len(ordering) < MAX_ORDERING and len(seen) < MAX_ABOVE:
             for row in inputs_of(self._side, waiting.pop(0)):
                 call = int(self._flow.producer[row])
-                if call >= 0 and call not in ordering and not self._side.tensors.parameter[row]:
-                    traits = traits_of(self._side.operator(call))
-                    if traits.moves or traits.idle:
-                        ordering.append(call)
-                        waiting.append(call)
+                if call < 0 or call in seen or self._side.tensors.parameter[row]:
+                    continue
+                seen.add(call)
+                traits = traits_of(self._side.operator(call))
+                if traits.moves or traits.idle:
+                    ordering.append(call)
+                if traits.moves or traits.idle or traits.pointwise:
+                    waiting.append(call)
         return ordering
 
     def _views(self, start: int, read: Sequence[int]) -> list[int]:
@@ -602,7 +605,8 @@ class Walk:
         reached, following = {start}, list[int]()
         phase = self._side.calls.phase
         for call in sorted(self._above):
-            if call > start and self._above[call] & reached and phase[call] == phase[start]:
+            later = self._updating or phase[call] == phase[start]
+            if call > start and self._above[call] & reached and later:
                 names = self._names(call)
                 if read is not None and names and not names & read:
                     continue

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from opscope.run.protocol import Run
     from opscope.run.schema import Call
 
-MOST = 10  # lines that are named
+MOST = 12  # lines that are named
 MOST_BETWEEN = 3  # lines between two that are named, where they are of one passage
 MOST_SITES = 2
 NOT_OWN = ("<", *INSTALLED, "/lib/python3")
@@ -26,8 +26,8 @@ NOT_OWN = ("<", *INSTALLED, "/lib/python3")
 
 def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
     """The first lines in which calls stand, as FILE:LINE and FILE:FIRST-LAST, in the order of the
-    calls' files; with the lines that the first of them was called from, where that tells it from
-    others, and some beside them; ten at most.
+    calls' files; with the line that the first of them was called from, where what it is given may
+    be the fault, lines that tell it from others, and some beside them; twelve at most.
     """
     known = call_records(side, calls)
     begun = known[calls[0]]
@@ -72,8 +72,8 @@ def _beside(named: Sequence[tuple[str, int]]) -> Iterator[tuple[str, range]]:
 
 
 def call_sites(run: Run, call: Call) -> tuple[str, ...]:
-    """The program's own lines, innermost first, that tell this call from others at its line; none
-    where that line is reached in one way.
+    """The program's own lines, innermost first, from which the function of this call is called, and
+    that tell it from others at its line.
     """
     if call.stack is None or call.source is None:
         return ()
@@ -89,7 +89,7 @@ def call_sites(run: Run, call: Call) -> tuple[str, ...]:
         chains = {chain for chain in chains if chain[:depth] == mine[:depth]}
         if len({chain[: depth + 1] for chain in chains}) > 1:
             sites.append(mine[depth])
-    return tuple(sites[:MOST_SITES])
+    return tuple(dict.fromkeys([*mine[1:2], *sites[:MOST_SITES]]))
 
 
 def _outwards(frames: Sequence[str], source: str) -> Iterator[str]:
