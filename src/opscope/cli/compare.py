@@ -166,7 +166,7 @@ def _sides(target: str, golden: str | None, export: Path | None, *, trust: bool)
 def _with_metrics(
     document: Document, comparison: Comparison, metrics: tuple[Metric, ...]
 ) -> Document:
-    from opscope.report.compare_metrics import with_metrics
+    from opscope.report.compare_rows import with_metrics
 
     return with_metrics(document, comparison, metrics)
 

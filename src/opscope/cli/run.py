@@ -204,10 +204,10 @@ def conclude(
     ]
     summary = {**scanned.summary, **facts, "warnings": warnings}
     if earlier is not None:
-        from opscope.scan.earlier_run import beside
+        from opscope.scan.summary import beside_earlier
 
         other = open_run(earlier)
-        summary["beside"] = beside(scanned, scan(other), other)
+        summary["beside"] = beside_earlier(scanned, scan(other), other)
     document = msgspec.structs.replace(
         scanned, verb="run", runs=(str(result.run),), summary=summary
     )

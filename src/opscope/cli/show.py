@@ -106,8 +106,7 @@ def _draw(run: Run, call: Call, wanted: Path) -> None:
     from opscope.view.all_calls import AllCalls
     from opscope.view.calls import call_documents
     from opscope.view.compare_files import free_file
-    from opscope.view.figure import call_figure
-    from opscope.view.raster import picture_file
+    from opscope.view.figure import call_figure, picture_file
     from opscope.view.references import reference
     from opscope.view.sources import Sources
 

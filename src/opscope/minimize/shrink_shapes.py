@@ -25,7 +25,7 @@ import numpy as np
 from opscope.minimize.candidate import Candidate, Part, size_of
 from opscope.minimize.leaves import integer_leaves, replaced
 from opscope.minimize.search import Search
-from opscope.minimize.shrink_values import with_values
+from opscope.minimize.simplify import with_values
 from opscope.repro.ddmin import ddmin
 
 Axis = tuple[int, int]  # place of a part, axis

@@ -16,7 +16,7 @@ from typing import Any
 
 from opscope.errors import FormatError
 from opscope.formats.foreign import UNKNOWN
-from opscope.formats.mindspore.call_files import CallFiles
+from opscope.formats.mindspore.calls import CallFiles
 from opscope.formats.mindspore.edges import Slot
 from opscope.formats.mindspore.graph import TensorType
 from opscope.formats.mindspore.kernels import Execution, SlotKey

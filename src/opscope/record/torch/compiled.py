@@ -26,8 +26,9 @@ from opscope.record.own_code import is_user
 from opscope.record.torch.again import OWN_THREAD, Execution, matched, surroundings
 from opscope.record.torch.dynamo import Captured
 from opscope.record.torch.encoded import encode_window
-from opscope.record.torch.interpreted import Interpreted, frames_of, modules_of
+from opscope.record.torch.interpreted import Interpreted, modules_of
 from opscope.record.torch.perturbed import Converting
+from opscope.record.torch.stacks import frames_of
 from opscope.record.torch.windows import Cut, Cutter, Deviating, Run, judge, together
 from opscope.run.contain import tell
 from opscope.substitute.layout import WRITTEN
