@@ -10,7 +10,7 @@ import numpy as np
 
 from opscope.run.query import filled
 from opscope.run.vectors import Vectors, vectors
-from opscope.view.columns import Coder, Groups, joined, nulls, numbers_at
+from opscope.view.columns import Coder, Groups, joined, numbers_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -75,8 +75,8 @@ def _points(whose: Ints, operand: Ints, first: Ints, batch: Vectors, rows: Ints)
         "first": first,
         "low": np.ma.filled(low, np.nan),
         "high": np.ma.filled(high, -np.inf),
-        "low_known": ~nulls(low),
-        "high_known": ~nulls(high),
+        "low_known": ~np.ma.getmaskarray(low),
+        "high_known": ~np.ma.getmaskarray(high),
         "lost": np.add.reduce([filled(numbers_at(batch, name, rows)) for name in _LOST]),
     }
 
