@@ -565,13 +565,11 @@ def _one(text: str) -> tuple[Meaning, ...]:
 
 def _unknown(text: str, code: int) -> Meaning:
     """A number that no table has, with the nearest ones that are known."""
-    known = sorted({**_RT, **_ACL}, key=lambda one: (abs(one - code), one))[:2]
+    nearest = sorted({**_RT, **_ACL}, key=lambda known: (abs(known - code), known))[:2]
     near = ""
-    if known and abs(known[0] - code) <= _NEAR:
-        meanings = (acl_code(one) for one in sorted(known))
-        near = "; nearest known: " + ", ".join(
-            f"{one.code} ({one.text})" for one in meanings if one is not None
-        )
+    if abs(nearest[0] - code) <= _NEAR:
+        meanings = filter(None, map(acl_code, sorted(nearest)))
+        near = "; nearest known: " + ", ".join(f"{each.code} ({each.text})" for each in meanings)
     return Meaning(text, "unknown", text, f"in none of the tables{near}")
 
 
@@ -600,10 +598,10 @@ def _meanings(code: int, *, hexadecimal: bool) -> Iterator[Meaning]:
     if acl is not None:
         yield acl
         return
-    said = return_code(code)
-    if said is not None:
+    words = return_code(code)
+    if words is not None:
         inner = code & 0xFFF
-        yield Meaning(hex(code), "return code", said, _RETURN[inner][1])
+        yield Meaning(hex(code), "return code", words, _RETURN[inner][1])
         if code != inner:
             return
     if code in _VERDICT and not hexadecimal:

@@ -198,7 +198,7 @@ def _mapping(path: Path | None) -> Mapping | None:
     return Found(
         originals={
             file_name(op.name): tuple(
-                (one.name, one.index) if one.name else None for one in op.outputs
+                (output.name, output.index) if output.name else None for output in op.outputs
             )
             for op in ops
         }

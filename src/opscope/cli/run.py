@@ -141,8 +141,8 @@ def _settings_of(path: str) -> Recording | None:
     if not text.lstrip().startswith("{"):
         return None
     recording = read_settings(Path(path), text)
-    for said in recording.notes:
-        note(f"{path}: {said}")
+    for remark in recording.notes:
+        note(f"{path}: {remark}")
     return recording
 
 
@@ -182,13 +182,13 @@ def conclude(
         "processes": result.processes,
     }
     if result.nothing_recorded is not None:
-        said = [
+        remarks = [
             result.nothing_recorded,
             *(text for text in result.notes if text not in result.nothing_recorded),
         ]
-        for text in said:
-            note(text)
-        summary = {"warnings": said, **facts}
+        for remark in remarks:
+            note(remark)
+        summary = {"warnings": remarks, **facts}
         return Document(verb="run", runs=(str(result.run),), complete=False, summary=summary)
     from opscope.formats.registry import open_run
     from opscope.report.terminal import print_verdict

@@ -53,7 +53,7 @@ class Parts:
             deviating = judge(compiled, run, given)
         if deviating is None:
             return {"status": "done", "told": "compiled code and operators agree"}
-        what = deviating.found
+        what = deviating.deviation
         witness = {
             "place": deviating.place,
             "element": list(what.worst),

@@ -111,14 +111,14 @@ def _keep_few(search: Search[Candidate], part_number: int, neutral: int) -> None
 
         def fails(chosen: list[Array], base: Candidate = base, flat: Array = flat) -> bool:
             made = np.full_like(flat, neutral)
-            kept = np.concatenate(chosen)
-            made[kept] = flat[kept]
+            places = np.concatenate(chosen)
+            made[places] = flat[places]
             return search.keeps(
                 with_values(base, part_number, made.reshape(base.parts[part_number].row.kept))
             )
 
-        kept = ddmin(blocks, fails)
-        if len(kept) == len(blocks) or places.size <= BLOCKS:
+        needed = ddmin(blocks, fails)
+        if len(needed) == len(blocks) or places.size <= BLOCKS:
             return
 
 

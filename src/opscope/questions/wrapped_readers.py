@@ -93,10 +93,10 @@ def _readers(run: Run, versions: Mapping[int, Ints]) -> Iterator[tuple[int, int]
 
     def among(batch: Mapping[str, Array]) -> Bools:
         known = ~np.ma.getmaskarray(batch["version"])
-        found = np.zeros(len(known), dtype=np.bool_)
+        reads = np.zeros(len(known), dtype=np.bool_)
         for process, own in versions.items():
-            found |= (batch["process"] == process) & np.isin(np.ma.getdata(batch["version"]), own)
-        return found & known
+            reads |= (batch["process"] == process) & np.isin(np.ma.getdata(batch["version"]), own)
+        return reads & known
 
     names = ("process", "index", "io", "version")
     for process, index, io, _ in rows_where(run, "tensors", names, among):

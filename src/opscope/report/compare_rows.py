@@ -321,21 +321,21 @@ class _Part:
         messages = []
         for number, (row, status) in enumerate(zip(self._rows.tolist(), self._status, strict=True)):
             pair = measured.pairs.get(row)
-            said = [measured.unreadable[row]] if row in measured.unreadable else []
+            remarks = [measured.unreadable[row]] if row in measured.unreadable else []
             if lost[number]:
-                said.append(_LOST[lost[number]])
+                remarks.append(_LOST[lost[number]])
             elif status in _UNLIKE:
-                said.append(_UNLIKE[status])
+                remarks.append(_UNLIKE[status])
             if pair is not None and pair.nonfinite_mismatch:
-                said.append("The position of inf or nan in NPU and bench Tensor do not match.")
+                remarks.append("The position of inf or nan in NPU and bench Tensor do not match.")
             if types[number]:
-                said.append("Dtype of NPU and bench tensor do not match.")
+                remarks.append("Dtype of NPU and bench tensor do not match.")
             if status == "differs" and not math.isnan(error[number]):
                 bound = (
                     f", {allowed[number]:.3g} is allowed" if error[number] > allowed[number] else ""
                 )
-                said.append(f"off by {error[number]:.3g} of golden's scale{bound}")
-            messages.append(json_text(said) if said else "[]")
+                remarks.append(f"off by {error[number]:.3g} of golden's scale{bound}")
+            messages.append(json_text(remarks) if remarks else "[]")
         return messages
 
 

@@ -57,9 +57,9 @@ def series_of(calls: AllCalls, wanted: Ints, points: int) -> Series:
         rows = calls.rows(batch.keys[sized])
         operand = slots.numbers(batch, sized) * 2 + batch.are("io", "output")[sized]
         parts.append(_together(_points(whose[rows], operand, first[rows], batch, sized)))
-    found = _together({name: joined([part[name] for part in parts]) for name in _TOGETHER})
+    together = _together({name: joined([part[name] for part in parts]) for name in _TOGETHER})
     series: Series = defaultdict(list)
-    for each, operand, *point in zip(*_told(found), strict=True):
+    for each, operand, *point in zip(*_cells(together), strict=True):
         name, rank = divmod(each, most)
         slot, made = divmod(operand, 2)
         series[names.words[name], rank, _IO[made], slots.words[slot]].append(point)
@@ -86,7 +86,7 @@ def _together(points: Points) -> Points:
     return {name: groups.merged(how, points[name]) for name, how in _TOGETHER.items()}
 
 
-def _told(points: Points) -> Iterator[list[Any]]:
+def _cells(points: Points) -> Iterator[list[Any]]:
     """Columns as a page has them: whose, operand, first step, least, largest, what is lost."""
     yield from (points[name].tolist() for name in ("whose", "operand", "first"))
     yield from (_short(points[name], points[f"{name}_known"]) for name in ("low", "high"))

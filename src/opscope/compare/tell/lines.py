@@ -41,16 +41,16 @@ def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
         for file, _, line in (source.rpartition(":") for source in sources if source)
         if line.isdigit()
     ][:MOST]
-    told = {*named}
+    shown = {*named}
     for file, lines in _beside(named):
         more = {(file, line) for line in lines}
-        if len(told | more) <= MOST:
-            told |= more
+        if len(shown | more) <= MOST:
+            shown |= more
     files = dict.fromkeys(file for file, _ in named)
     return [
         span
         for file in files
-        for span in _spans(file, sorted(line for of, line in told if of == file))
+        for span in _spans(file, sorted(line for of, line in shown if of == file))
     ]
 
 

@@ -21,7 +21,7 @@ def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Te
     views of, flat. None for what data cannot say: functions without a public place, graphs within,
     one memory read as two types.
     """
-    deviation = cut.deviating.found
+    deviation = cut.deviating.deviation
     names = [node.name for node in cut.graph.nodes if node.op == "placeholder"]
     try:
         memories = _memories(cut.given)
@@ -115,13 +115,13 @@ def _argument(value: Any) -> Any:
         return {"tuple": [_argument(each) for each in value]}
     if isinstance(value, slice):
         return {"slice": [_argument(each) for each in (value.start, value.stop, value.step)]}
-    for kind, types, text in SAID:
+    for kind, types, text in ENCODED:
         if isinstance(value, types):
             return {kind: text(value)}
     raise ValueError(type(value).__name__)
 
 
-SAID: tuple[tuple[str, Any, Any], ...] = (
+ENCODED: tuple[tuple[str, Any, Any], ...] = (
     ("node", torch.fx.Node, lambda value: value.name),
     ("float", float, str),
     ("device", torch.device, lambda value: value.type),

@@ -117,12 +117,12 @@ class Stacks:
         """
         every = chain.from_iterable(map(self._frames_of, codes, instructions))
         frames = [frame for frame in every if not frame.ours]
-        told = set(frames)  # few of a deep recursion
+        distinct = set(frames)  # few of a deep recursion
         number = self._count
         self._count += 1
         self.fresh.append((number, tuple([frame.text for frame in frames])))
-        engine = _first(frames, {frame for frame in told if frame.engine}, len(frames))
-        graph = _first(frames, {frame for frame in told if frame.graph}, None)
+        engine = _first(frames, {frame for frame in distinct if frame.engine}, len(frames))
+        graph = _first(frames, {frame for frame in distinct if frame.graph}, None)
         user = (
             frames[:engine] if graph is None or graph > engine else frames[graph:engine]
         )  # generated code is not the user's
@@ -131,9 +131,9 @@ class Stacks:
             source=user_line(user),
             outer=user_line(frames if graph is None else frames[graph:]) or library_line(frames),
             checkpoint=any(frame.checkpoint for frame in set(frames[:engine])),
-            optimizer=any(frame.stepping for frame in told),
-            gradient=any(frame.gradient for frame in told),
-            closure=any(frame.optimizer for frame in told) and in_closure(frames),
+            optimizer=any(frame.stepping for frame in distinct),
+            gradient=any(frame.gradient for frame in distinct),
+            closure=any(frame.optimizer for frame in distinct) and in_closure(frames),
             compiled=graph is not None,
             api=api_name(frames),
         )

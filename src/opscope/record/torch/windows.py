@@ -39,7 +39,7 @@ class Deviating(msgspec.Struct, frozen=True):
     """Which output of a graph or window deviates."""
 
     place: int
-    found: Deviation
+    deviation: Deviation
 
 
 class Cut(msgspec.Struct, frozen=True):
