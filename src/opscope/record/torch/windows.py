@@ -41,6 +41,16 @@ class Deviating(msgspec.Struct, frozen=True):
     place: int
     deviation: Deviation
 
+    def witness(self) -> dict[str, Any]:
+        """The element that deviates most, as data (docs/schema.md, judgements)."""
+        return {
+            "place": self.place,
+            "element": list(self.deviation.worst),
+            "got": str(self.deviation.got),
+            "expected": str(self.deviation.expected),
+            "tolerance": str(self.deviation.tolerance),
+        }
+
 
 class Cut(msgspec.Struct, frozen=True):
     """Nodes that deviate when they are compiled alone, and what does of them; as a graph of their
