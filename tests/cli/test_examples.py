@@ -10,8 +10,8 @@ import pytest
 
 from opscope.cli.app import VERBS, make_app
 from opscope.cli.bisect import with_command_apart as bisect_apart
+from opscope.cli.completion import man_page
 from opscope.cli.examples import EXAMPLES, examples_of
-from opscope.cli.man import man_page
 from opscope.cli.run import with_command_apart as run_apart
 
 WIDTH = 80

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from opscope.compare.side.cells import Cells
 from opscope.compare.side.columns import side_of
+from opscope.compare.side.records import Cells
 from opscope.run.arrow import encode_rows
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Run, RunInfo

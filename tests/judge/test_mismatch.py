@@ -14,10 +14,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from opscope.judge.difference_reasons import PATTERNS
 from opscope.judge.mismatch import explain
 from opscope.judge.mismatch_values import factor_words
-from opscope.judge.reasons import reason_in
+from opscope.judge.reasons import PATTERNS, reason_in
 
 RNG = np.random.default_rng(0)
 GOLDEN = RNG.standard_normal((4, 8, 16, 32)).astype(np.float32)

@@ -31,9 +31,15 @@ from opscope.minimize.leaves import integer_leaves, replaced
 from opscope.minimize.minimized import Limits
 from opscope.minimize.oracle import Oracle, same_failure
 from opscope.minimize.search import OutOfTime, Search
-from opscope.minimize.shrink_rest import free_memory, plain_arguments, plain_strides, usual_type
 from opscope.minimize.shrink_shapes import cut, follow, inside, shrink_shapes
-from opscope.minimize.shrink_values import rounded, shrink_values
+from opscope.minimize.simplify import (
+    free_memory,
+    plain_arguments,
+    plain_strides,
+    rounded,
+    shrink_values,
+    usual_type,
+)
 from opscope.repro.case import Failure, RaisedError
 from opscope.repro.ddmin import ddmin
 from opscope.repro.worker import Trial

@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opscope.errors import UsageError
-from opscope.record.backend_rules import backend_rule_for, parse_backend_rules, spans_text
+from opscope.record.backend_rules import backend_rule_for, parse_backend_rules
+from opscope.run.printable import spans
 
 
 def test_rules_of_graphs_and_of_nodes() -> None:
@@ -23,7 +24,7 @@ def test_rules_of_graphs_and_of_nodes() -> None:
 
 @given(st.lists(st.integers(0, 5000), min_size=1))
 def test_places_are_read_back_as_they_were_written(places: list[int]) -> None:
-    (rule,) = parse_backend_rules(f"g/{spans_text(places)}=eager")
+    (rule,) = parse_backend_rules(f"g/{','.join(spans(places))}=eager")
     assert rule.places == set(places)
 
 

@@ -87,7 +87,7 @@ def test_what_a_graph_is_given_is_not_moved() -> None:
     off = [torch.floor(given[0] / given[1])]
     found = judge(off, run, given)
     assert found is not None
-    assert found.found.elements == int((off[0] != run(given)[0]).sum())
+    assert found.deviation.elements == int((off[0] != run(given)[0]).sum())
 
     def rounded(fresh: list[torch.Tensor]) -> tuple[torch.Tensor, ...]:
         return ((fresh[0] * fresh[1] / fresh[1]) // fresh[1],)  # what is floored is rounded here

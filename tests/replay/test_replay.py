@@ -20,7 +20,7 @@ from opscope.errors import UsageError
 from opscope.replay.api import RESULTS, Plan, Worker, document_of, replay_calls
 from opscope.replay.kernels import Kernels
 from opscope.replay.worker import Replayer
-from opscope.report.replay import safe, write_csv
+from opscope.report.replay import cell, write_csv
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import RunInfo
 from opscope.run.query import calls
@@ -214,10 +214,10 @@ def test_values_that_were_not_kept_are_synthesised_and_said_so(tmp_path: Path) -
 
 
 def test_cells_are_no_formulas() -> None:
-    assert safe("=1+1") == "'=1+1"
-    assert safe("@x") == "'@x"
-    assert safe(None) == ""
-    assert safe(0.5) == "0.5"
+    assert cell("=1+1") == "'=1+1"
+    assert cell("@x") == "'@x"
+    assert cell(None) == ""
+    assert cell(0.5) == "0.5"
 
 
 def test_a_process_that_was_killed_leaves_no_files(

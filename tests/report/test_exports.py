@@ -11,9 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from opscope.errors import UsageError
-from opscope.report.annotations import annotation_lines
-from opscope.report.exports import check_ending, export
-from opscope.report.places import place_of
+from opscope.report.exports import annotation_lines, check_ending, export, place_of
 from opscope.run.finding import KINDS, Document, Finding
 
 HERE = Path("/home/someone/project")

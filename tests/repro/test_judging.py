@@ -34,8 +34,7 @@ from opscope.repro.scripts.judging import (
 from opscope.repro.scripts.verdict import CannotTry
 from opscope.repro.write import cut
 from opscope.run.schema import Judgement, Process
-from opscope.substitute.examine import CHANGED
-from opscope.substitute.places import COPY, SHARED
+from opscope.substitute.examine import CHANGED, COPY, SHARED
 
 CASE: dict[str, Any] = {"failure": {"kind": "mismatch", "outputs": {}}}
 

@@ -22,7 +22,7 @@ import opscope.repro
 from opscope.errors import OpscopeError, UsageError
 from opscope.repro.arguments import call_code, parse_arguments
 from opscope.repro.case import RaisedError
-from opscope.repro.script import BEGIN, END, script_text
+from opscope.repro.form_torch import BEGIN, END, script
 
 EVIL = [
     '"); __import__("os").system("touch PWNED"); ("',
@@ -224,7 +224,7 @@ def test_only_the_marked_place_of_the_script_differs_between_cases() -> None:
         case = msgspec.structs.replace(
             case, failure=msgspec.structs.replace(case.failure, error=RaisedError("X", EVIL[0]))
         )
-        texts.append(script_text(case))
+        texts.append(script(case))
     outside = [
         re.sub(re.escape(BEGIN) + ".*" + re.escape(END), "", text, flags=re.DOTALL)
         for text in texts

@@ -9,7 +9,7 @@ import torch
 
 import opscope
 from opscope.run.finding import Document, Finding
-from opscope.scan.earlier_run import beside
+from opscope.scan.summary import beside_earlier
 
 
 def document(*findings: Finding) -> Document:
@@ -29,7 +29,8 @@ def test_what_is_gone_what_stays_and_what_is_new(tmp_path: Path) -> None:
     later = Finding(kind="overflow-origin", op="aten::mm.default", step=5, source="a.py:1")
     gone = Finding(kind="replay-mismatch", op="aten::bmm.default", source="a.py:2")
     new = Finding(kind="crash", op="aten::add.Tensor", source="a.py:3")
-    found = beside(document(later, new), document(gone, stays), opscope.open_run(tmp_path / "run"))
+    earlier = opscope.open_run(tmp_path / "run")
+    found = beside_earlier(document(later, new), document(gone, stays), earlier)
     assert found["gone"] == ["step 0 aten::bmm.default a.py:2"]
     assert found["still"] == ["step 5 aten::mm.default a.py:1"]
     assert found["new"] == ["step 0 aten::add.Tensor a.py:3"]

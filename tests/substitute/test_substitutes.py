@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import opscope
 from opscope.errors import UnavailableError, UsageError
 from opscope.record.torch.budget import FIRST, FLOOR, NEVER, Budget
-from opscope.substitute.apis import find_api
+from opscope.substitute.callables import find_api
 from opscope.substitute.examine import examine_places
 from opscope.substitute.layout import Call, Laid, Memory
 from opscope.substitute.perform import Bound

@@ -15,7 +15,7 @@ import torch
 from opscope.record.torch.capture import capture
 from opscope.substitute.examine import examine
 from opscope.substitute.perform import Bound, outputs_of
-from opscope.substitute.updates import is_update, judge_update
+from opscope.substitute.shared import is_update, judge_update
 from opscope.substitute.witness import near_by
 from opscope.substitute.witness.alone import fits
 from opscope.substitute.witness.apart import is_dense

@@ -22,9 +22,8 @@ from opscope.cli import main
 from opscope.errors import FormatError, UsageError
 from opscope.report.junit import junit_text
 from opscope.repro.answering import AnsweringProcess
-from opscope.sweep.api import Plan, answer_of, document_of, merged
-from opscope.sweep.examined import sweep
-from opscope.sweep.kept import kept_answers
+from opscope.sweep.api import Plan, answer_of, document_of, merged, resumed_answers
+from opscope.sweep.examiner import sweep
 from opscope.sweep.samples import Program, check_registered, layouts, meant
 from opscope.sweep.tasks import Answer, Counts, Task
 from tests.substitute.test_witness import blockwise_wrong, define
@@ -184,20 +183,20 @@ def test_a_sweep_goes_on_where_it_was_ended(tmp_path: Path) -> None:
         ("first", "second", "third"),
     )
     with pytest.raises(KeyboardInterrupt):
-        list(kept_answers(file, plan, names, answered))
+        list(resumed_answers(file, plan, names, answered))
     file.write_bytes(file.read_bytes() + b'{"name": "thi')  # ended while it was written
-    again = kept_answers(file, plan, names, lambda names: (Answer(name=name) for name in names))
+    again = resumed_answers(file, plan, names, lambda names: (Answer(name=name) for name in names))
     assert [answer.name for answer in again] == list(names)
     assert asked == list(names)
-    assert [answer.name for answer in kept_answers(file, plan, names, answered)] == list(names)
+    assert [answer.name for answer in resumed_answers(file, plan, names, answered)] == list(names)
     with pytest.raises(UsageError, match="other options"):
-        list(kept_answers(file, Plan(), names, answered))
+        list(resumed_answers(file, Plan(), names, answered))
     file.write_text("[1]\n")
     with pytest.raises(UsageError, match="other options"):
-        list(kept_answers(file, plan, names, answered))
+        list(resumed_answers(file, plan, names, answered))
     file.write_text("no\n")
     with pytest.raises(FormatError, match="no answers"):
-        list(kept_answers(file, plan, names, answered))
+        list(resumed_answers(file, plan, names, answered))
 
 
 def test_a_tensor_without_memory_and_a_sparse_one_end_no_sweep() -> None:

@@ -1,20 +1,38 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures of a finding and of a call: whole XML, what a run calls things as text alone."""
+"""Pictures of a finding and of a call: whole XML, what a run calls things as text alone; as PNG the
+right size, with letters, or a word on what is missing.
+"""
 
 from __future__ import annotations
 
+import struct
+import sys
+from functools import partial
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 from view_runs import HOSTILE, overflowing
 
+from opscope.errors import UnavailableError
 from opscope.run.memory import MemoryRun
 from opscope.scan.api import scan
 from opscope.view.documents import Documents
-from opscope.view.figure import call_figure, place_in_path, verdict_figure
+from opscope.view.figure import (
+    SCALE,
+    call_figure,
+    picture_file,
+    place_in_path,
+    png,
+    verdict_figure,
+)
 from opscope.view.written import written
 
+PICTURE = (
+    '<svg xmlns="http://www.w3.org/2000/svg" width="80" height="40">'
+    '<rect width="80" height="40" fill="#ffffff"/>{}</svg>'
+)
 DRAWN = {"svg", "style", "rect", "path", "polyline", "text"}
 
 
@@ -122,3 +140,25 @@ def test_names_of_a_run_are_no_markup_in_an_issue() -> None:
             outside.append(line)
     assert inside == ""
     assert [line for line in outside if line.startswith(("# ", "<img"))] == []
+
+
+def test_a_file_is_what_its_name_says() -> None:
+    svg = PICTURE.format("")
+    drawn = picture_file(svg, Path("x.PNG"))
+    assert drawn.startswith(b"\x89PNG")
+    assert struct.unpack(">II", drawn[16:24]) == (80 * SCALE, 40 * SCALE)
+    assert picture_file(svg, Path("x.svg")) == svg.encode()
+
+
+def test_letters_that_no_font_has_are_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    resvg = pytest.importorskip("resvg_py")
+    without_fonts = partial(resvg.svg_to_bytes, skip_system_fonts=True)
+    monkeypatch.setattr(resvg, "svg_to_bytes", without_fonts)
+    with pytest.raises(UnavailableError, match="font"):
+        png(PICTURE.format('<text x="5" y="20">a</text>'))
+
+
+def test_without_resvg_it_is_said_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "resvg_py", None)
+    with pytest.raises(UnavailableError, match=r"opscope\[plot\]"):
+        png(PICTURE.format(""))

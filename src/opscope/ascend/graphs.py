@@ -220,10 +220,7 @@ def _types(text: str, word: str, node: Node, path: Path) -> dict[str, tuple[str,
 
 
 def _proto_node(block: Mapping[str, list[Any]], path: str | PathLike[str]) -> Node:
-    attributes = {
-        str(first(entry, "key", "")): _attribute(first(entry, "value", {}))
-        for entry in block.get("attr", ())
-    }
+    attributes = _attributes(block)
     kernels = tuple(
         str(value)
         for key, value in attributes.items()
@@ -275,6 +272,13 @@ def _producers(inputs: Iterable[Any]) -> tuple[Producer, ...]:
 _LISTS = ("s", "i", "f", "b", "dt", "bt")
 
 
+def _attributes(block: Mapping[str, list[Any]]) -> dict[str, Any]:
+    return {
+        str(first(entry, "key", "")): _attribute(first(entry, "value", {}))
+        for entry in block.get("attr", ())
+    }
+
+
 def _attribute(value: Any) -> Any:
     """A value of an attribute as a Python value: a text, number, bool, list of them, or None."""
     if not isinstance(value, Mapping):
@@ -290,10 +294,7 @@ def _attribute(value: Any) -> Any:
 
 
 def _desc(block: Mapping[str, list[Any]]) -> TensorDesc:
-    attributes = {
-        str(first(entry, "key", "")): _attribute(first(entry, "value", {}))
-        for entry in block.get("attr", ())
-    }
+    attributes = _attributes(block)
     shape = first(dict(block), "shape")
     origin = attributes.get("origin_shape")
     known = bool(attributes.get("origin_shape_initialized", True)) and isinstance(origin, list)

@@ -14,7 +14,7 @@ import codecs
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import BinaryIO
 
@@ -223,8 +223,7 @@ def _lines(chunks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bytes, int, by
     rest, base, follow, head = b"", 0, 0, b""
     for offset, chunk in chunks:
         if offset > base + len(rest):
-            for start, end, _ in _hits(rest, follow):
-                yield rest[start:end][:_LINE_LIMIT], base + start, _head_before(rest, start, head)
+            yield from _hit_lines(rest, base, head, _hits(rest, follow))
             rest, base = b"", offset
         data = rest + chunk
         stop = data.rfind(b"\n") + 1
@@ -237,13 +236,18 @@ def _lines(chunks: Iterator[tuple[int, bytes]]) -> Iterator[tuple[bytes, int, by
         block, rest = data[:stop], data[stop:]
         hits = list(_hits(block, follow))
         follow = hits[-1][2] if hits else follow
-        for start, end, _ in hits:
-            yield block[start:end][:_LINE_LIMIT], base + start, _head_before(block, start, head)
+        yield from _hit_lines(block, base, head, hits)
         head = _head_before(block, len(block), head)
         base += stop
     if rest:
-        for start, end, _ in _hits(rest, follow):
-            yield rest[start:end][:_LINE_LIMIT], base + start, _head_before(rest, start, head)
+        yield from _hit_lines(rest, base, head, _hits(rest, follow))
+
+
+def _hit_lines(
+    block: bytes, base: int, head: bytes, hits: Iterable[tuple[int, int, int]]
+) -> Iterator[tuple[bytes, int, bytes]]:
+    for start, end, _ in hits:
+        yield block[start:end][:_LINE_LIMIT], base + start, _head_before(block, start, head)
 
 
 def _hits(block: bytes, follow: int) -> Iterator[tuple[int, int, int]]:

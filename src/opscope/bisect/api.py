@@ -8,7 +8,7 @@ that are guilty together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -111,12 +111,7 @@ def _with_refused(bisected: Bisected, document: Document, without: Mapping[str, 
     """
     if not without:
         return bisected
-    wrong = dict.fromkeys(
-        finding.op
-        for finding in document.findings
-        if finding.kind == "replay-mismatch" and finding.op in without
-    )
-    suspects = tuple(op for op in wrong if op is not None)
+    suspects = _checks_accuse(document, without)
     named = suspects or tuple(sorted(without))[:5]
     why = f"{bisected.why}, and there is none for {', '.join(named)}: {without[named[0]]}"
     return msgspec.structs.replace(bisected, guilty=suspects, proven=False, why=why)
@@ -126,19 +121,25 @@ def _unobserved(document: Document, ranked: Sequence[str], trials: Trials) -> Bi
     """A command that fails in no way that can be seen: no trial can prove anything, but the checks
     of the first run may accuse.
     """
-    accused = dict.fromkeys(
-        finding.op
-        for finding in document.findings
-        if finding.kind == "replay-mismatch" and finding.op in ranked
-    )
     return Bisected(
-        guilty=tuple(op for op in accused if op is not None),
+        guilty=_checks_accuse(document, ranked),
         question="",
         trials=trials.made,
         candidates=len(ranked),
         proven=False,
         why="the command ends well and shows no failure; say what good is with --metric "
         "'loss<2.5' or --oracle CMD",
+    )
+
+
+def _checks_accuse(document: Document, ops: Container[str]) -> tuple[str, ...]:
+    """Those of some operators that the checks of a run accuse."""
+    return tuple(
+        dict.fromkeys(
+            finding.op
+            for finding in document.findings
+            if finding.kind == "replay-mismatch" and finding.op is not None and finding.op in ops
+        )
     )
 
 

@@ -31,9 +31,9 @@ from opscope.bisect.search import (
 from opscope.bisect.trials import Tell, Trials
 from opscope.errors import UsageError
 from opscope.operators.spelling import COMPILED
-from opscope.record.backend_rules import spans_text
 from opscope.repro.ddmin import ddmin
 from opscope.run.finding import Finding
+from opscope.run.printable import spans
 
 if TYPE_CHECKING:
     from opscope.run.finding import Document
@@ -220,7 +220,7 @@ def backend_rules(elements: Iterable[str]) -> str:
         else:
             named = element.replace(EVERY, "*")
             rules.append(named if "=" in named else f"{named}=eager")
-    rules += [f"{graph}/{spans_text(numbers)}=eager" for graph, numbers in places.items()]
+    rules += [f"{graph}/{','.join(spans(numbers))}=eager" for graph, numbers in places.items()]
     return ";".join(rules)
 
 

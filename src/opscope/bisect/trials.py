@@ -22,7 +22,7 @@ import msgspec
 from opscope.bisect.oracle import Observation
 from opscope.errors import FormatError, UnavailableError, UsageError
 from opscope.record.launch import read_notes
-from opscope.repro.answering import kill_group
+from opscope.repro.answering import environment_without, kill_group
 from opscope.run.store.layout import process_directories
 from opscope.run.store.public import public_command
 
@@ -149,7 +149,7 @@ class Trials:
             "--",
             *self.command,
         ]
-        own = {key: value for key, value in os.environ.items() if not key.startswith("OPSCOPE")}
+        own = environment_without("OPSCOPE")
         for key, value in environment.items():
             own.pop(key, None)
             own.update({} if value is None else {key: value})

@@ -76,8 +76,7 @@ def check_op(
         raise UnavailableError(
             f"torch is not installed in {sys.executable}; opscope check-op runs where it is"
         )
-    from opscope.sweep.api import Plan, document_of, sweep_names
-    from opscope.sweep.kept import kept_answers
+    from opscope.sweep.api import Plan, document_of, resumed_answers, sweep_names
     from opscope.sweep.samples import names
 
     qualified = None if op is None else (op if "::" in op else f"aten::{op}").partition(".")[0]
@@ -90,7 +89,7 @@ def check_op(
             answers = list(
                 sweep(asked)
                 if options.resume is None
-                else kept_answers(options.resume, plan, asked, sweep)
+                else resumed_answers(options.resume, plan, asked, sweep)
             )
     except KeyboardInterrupt:
         note("interrupted")

@@ -166,7 +166,7 @@ def _sides(target: str, golden: str | None, export: Path | None, *, trust: bool)
 def _with_metrics(
     document: Document, comparison: Comparison, metrics: tuple[Metric, ...]
 ) -> Document:
-    from opscope.report.compare_metrics import with_metrics
+    from opscope.report.compare_rows import with_metrics
 
     return with_metrics(document, comparison, metrics)
 
@@ -198,7 +198,7 @@ def _mapping(path: Path | None) -> Mapping | None:
     return Found(
         originals={
             file_name(op.name): tuple(
-                (one.name, one.index) if one.name else None for one in op.outputs
+                (output.name, output.index) if output.name else None for output in op.outputs
             )
             for op in ops
         }

@@ -7,6 +7,8 @@ import inspect
 import re
 from collections.abc import Iterator
 
+import msgspec
+
 from opscope import errors
 from opscope.ascend.codes import Meaning
 from opscope.cli.options import Json
@@ -67,10 +69,7 @@ def explain(topic: str = "", /, *, json: Json = False) -> int:
         overflow-origin, likely, 0x420, exit 3, FormatError, 507015, EZ9999, "division by zero".
     """
     explained = meanings(topic) if topic else tuple(words())
-    rows = [
-        {"code": one.code, "family": one.family, "name": one.name, "text": one.text}
-        for one in explained
-    ]
+    rows = [msgspec.structs.asdict(meaning) for meaning in explained]
     if json:
         summary = {"meanings": rows, "warnings": []}
         print_json(Document(verb="explain", summary=summary))
@@ -78,10 +77,12 @@ def explain(topic: str = "", /, *, json: Json = False) -> int:
     from opscope.report.console import folded, make_console, print_lines
 
     console = make_console()
-    for one in explained:
-        named = one.family if one.name == one.code else f"{one.name}, {one.family}"
-        text = f"({named}) {one.text}"
-        print_lines(console, folded(f"{one.code}  ", text, width=console.width, style="bold"))
+    for meaning in explained:
+        named = (
+            meaning.family if meaning.name == meaning.code else f"{meaning.name}, {meaning.family}"
+        )
+        text = f"({named}) {meaning.text}"
+        print_lines(console, folded(f"{meaning.code}  ", text, width=console.width, style="bold"))
     return 0
 
 
@@ -90,20 +91,24 @@ def meanings(topic: str) -> tuple[Meaning, ...]:
     nothing.
     """
     wanted = " ".join(topic.split())
-    known = [one for one in words() if wanted.lower() in (one.code.lower(), one.name.lower())]
+    known = [
+        meaning
+        for meaning in words()
+        if wanted.lower() in (meaning.code.lower(), meaning.name.lower())
+    ]
     if known:
         return tuple(known)
     if re.fullmatch(r"(?i)0x[0-9a-f]{1,16}", wanted):
         bits = [hex(bit) for bit in WORDS if bit & int(wanted, 16)]
         if bits and not int(wanted, 16) & ~sum(WORDS):
-            return tuple(one for one in words() if one.code in bits)
+            return tuple(meaning for meaning in words() if meaning.code in bits)
     if re.fullmatch(r"(?i)(0x[0-9a-f]+|[0-9][0-9, ]*|e[a-z0-9]{4,5}|hccl:[0-9]+)", wanted):
         from opscope.ascend.codes import explain_code
 
         return explain_code(wanted)
     reason = reason_in(wanted)
     if reason is not None:
-        return tuple(one for one in words() if one.code == reason)
+        return tuple(meaning for meaning in words() if meaning.code == reason)
     raise UsageError(f"explain {topic!r}: no such word{_near(wanted)}")
 
 
@@ -133,7 +138,7 @@ def words() -> Iterator[Meaning]:
 def _near(wanted: str) -> str:
     from difflib import get_close_matches
 
-    known = {name.lower(): name for one in words() for name in (one.code, one.name)}
+    known = {name.lower(): name for meaning in words() for name in (meaning.code, meaning.name)}
     similar = get_close_matches(wanted.lower(), known, n=2, cutoff=0.5)
     near = " or ".join(known[name] for name in similar)
     return f"; did you mean {near}?" if near else "; opscope explain lists them"

@@ -141,8 +141,8 @@ def _settings_of(path: str) -> Recording | None:
     if not text.lstrip().startswith("{"):
         return None
     recording = read_settings(Path(path), text)
-    for said in recording.notes:
-        note(f"{path}: {said}")
+    for remark in recording.notes:
+        note(f"{path}: {remark}")
     return recording
 
 
@@ -182,13 +182,13 @@ def conclude(
         "processes": result.processes,
     }
     if result.nothing_recorded is not None:
-        said = [
+        remarks = [
             result.nothing_recorded,
             *(text for text in result.notes if text not in result.nothing_recorded),
         ]
-        for text in said:
-            note(text)
-        summary = {"warnings": said, **facts}
+        for remark in remarks:
+            note(remark)
+        summary = {"warnings": remarks, **facts}
         return Document(verb="run", runs=(str(result.run),), complete=False, summary=summary)
     from opscope.formats.registry import open_run
     from opscope.report.terminal import print_verdict
@@ -204,10 +204,10 @@ def conclude(
     ]
     summary = {**scanned.summary, **facts, "warnings": warnings}
     if earlier is not None:
-        from opscope.scan.earlier_run import beside
+        from opscope.scan.summary import beside_earlier
 
         other = open_run(earlier)
-        summary["beside"] = beside(scanned, scan(other), other)
+        summary["beside"] = beside_earlier(scanned, scan(other), other)
     document = msgspec.structs.replace(
         scanned, verb="run", runs=(str(result.run),), summary=summary
     )

@@ -54,7 +54,7 @@ def scan(  # noqa: PLR0913 - the options of the verb
     """
     from opscope.engine.executors import executor_of
     from opscope.formats.registry import open_run
-    from opscope.report.exports import check_ending, export
+    from opscope.report.exports import annotation_lines, check_ending, export
     from opscope.scan.api import scan as ask
 
     if json and annotate:
@@ -73,8 +73,6 @@ def scan(  # noqa: PLR0913 - the options of the verb
     if output is not None:
         export(document, output, here=Path.cwd())
     if annotate:
-        from opscope.report.annotations import annotation_lines
-
         for annotation in annotation_lines(document, Path.cwd()):
             print(printable(annotation))
     elif json:

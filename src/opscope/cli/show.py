@@ -106,8 +106,7 @@ def _draw(run: Run, call: Call, wanted: Path) -> None:
     from opscope.view.all_calls import AllCalls
     from opscope.view.calls import call_documents
     from opscope.view.compare_files import free_file
-    from opscope.view.figure import call_figure
-    from opscope.view.raster import picture_file
+    from opscope.view.figure import call_figure, picture_file
     from opscope.view.references import reference
     from opscope.view.sources import Sources
 
@@ -242,13 +241,13 @@ def frames_of(run: Run, call: Call) -> tuple[str, ...]:
 
     if call.stack is None:
         return ()
-    found = rows_where(
+    stacks = rows_where(
         run,
         "stacks",
         ("process", "stack", "frames"),
         lambda batch: (batch["process"] == call.process) & (batch["stack"] == call.stack),
     )
-    return next((tuple(frames or ()) for _, _, frames in found), ())
+    return next((tuple(frames or ()) for _, _, frames in stacks), ())
 
 
 def _document(
@@ -257,13 +256,13 @@ def _document(
     from opscope.report.json import json_pieces
     from opscope.run.query import tensors_of
 
-    known = shown if isinstance(shown, Again | Limited) else list(shown)
+    calls = shown if isinstance(shown, Again | Limited) else list(shown)
 
     def tensors() -> Iterator[Tensor]:
-        return (tensor for call in known for tensor in tensors_of(run, call, io=wanted.io))
+        return (tensor for call in calls for tensor in tensors_of(run, call, io=wanted.io))
 
     lists: list[tuple[str, Iterable[Any]]] = [
-        ("calls", known),
+        ("calls", calls),
         ("tensors", tensors()),
         ("processes", run.processes),
     ]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -56,11 +57,17 @@ def _saved(path: Path, key: str) -> Array:
 def _bin(path: Path, true: DType | None) -> Array:
     if true is None or true.numpy is None:
         raise FormatError(path, "plain bytes, and nothing says their element type")
-    dtype = true.to_numpy()
+    return mapped_elements(path, true.to_numpy(), true.name)
+
+
+def mapped_elements(path: Path, dtype: np.dtype[Any], name: str) -> Array:
+    """The elements, of a type of this name, of a file that holds nothing else, mapped; FormatError
+    where they are no whole number.
+    """
     try:
         size = path.stat().st_size
         if size % dtype.itemsize:
-            raise FormatError(path, f"{size} bytes are no whole number of {true.name}", offset=size)
+            raise FormatError(path, f"{size} bytes are no whole number of {name}", offset=size)
         return np.memmap(path, dtype, "r") if size else np.empty(0, dtype)
     except OSError as error:
         raise FormatError(path, f"cannot be read: {error.strerror or error}") from error

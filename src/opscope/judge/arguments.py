@@ -65,22 +65,31 @@ NO_ARGUMENTS = Arguments()
 @lru_cache(maxsize=4096)
 def parse_arguments(text: str | None) -> Arguments:
     """Scalars of a call; empty for null, and for a text that is not an argument tree."""
-    if not text:
-        return NO_ARGUMENTS
-    try:
-        tree = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return NO_ARGUMENTS
-    if not isinstance(tree, dict):
-        return NO_ARGUMENTS
     scalars: list[tuple[str, float | int]] = []
     dtypes: list[tuple[str, str]] = []
-    positional, named = tree.get("args"), tree.get("kwargs")
-    for i, value in enumerate(positional if isinstance(positional, list) else ()):
+    positional, named = given_arguments(text)
+    for i, value in enumerate(positional):
         _walk(value, str(i), (scalars, dtypes), _DEPTH)
-    for key, value in (named if isinstance(named, dict) else {}).items():
+    for key, value in named.items():
         _walk(value, f"kwargs.{key}", (scalars, dtypes), _DEPTH)
     return Arguments(tuple(scalars), tuple(dtypes))
+
+
+def given_arguments(text: str | None) -> tuple[list[Any], dict[str, Any]]:
+    """What a call was given by position and by name, as JSON has it; nothing for null, and for a
+    text that is not an argument tree.
+    """
+    try:
+        tree = msgspec.json.decode(text) if text else None
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        tree = None
+    positional, named = (
+        (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
+    )
+    return (
+        positional if isinstance(positional, list) else [],
+        named if isinstance(named, dict) else {},
+    )
 
 
 def _walk(

@@ -15,7 +15,6 @@ side is certain to be finite nothing is asked.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -75,8 +74,8 @@ def deviation(sides: Sides) -> Deviation | None:
         elements=count,
         of=int(beyond.size),
         worst=tuple(int(each) for each in worst),
-        got=_number(sides.compiled[worst]),
-        expected=_number(sides.eager[worst]),
+        got=float(sides.compiled[worst]),
+        expected=float(sides.eager[worst]),
         error=float(error[worst]),
         tolerance=float(allowed[worst]),
     )
@@ -132,7 +131,3 @@ def _jumped(values: Array, sides: Sides, allowed: Array) -> Array:
         far = moved > np.maximum(steady, FAR * sides.unit * np.abs(sides.eager))
     jumped: Array = far | (np.isfinite(values) != np.isfinite(sides.eager))
     return jumped
-
-
-def _number(value: Any) -> float:
-    return float(value)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from typing import Any
 
 import msgspec
 
+from opscope.judge.arguments import given_arguments
 from opscope.judge.reading import Reading, is_finite
 from opscope.judge.tolerance import PRECISIONS
 
@@ -97,20 +97,11 @@ def _at(rows: Mapping[str, Reading], position: str) -> dict[str, Reading]:
 
 def _scalars(args: str | None, position: str) -> dict[str, float]:
     """Numbers and truth values of a call; of a list of numbers that of the position."""
-    try:
-        tree = msgspec.json.decode(args or "null")
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return {}
-    positional, named = (
-        (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
-    )
-    pairs: list[tuple[str, Any]] = []
-    if isinstance(positional, list):
-        pairs += [(str(i), each) for i, each in enumerate(positional)]
-    if isinstance(named, dict):
-        pairs += [(f"kwargs.{name}", each) for name, each in named.items()]
+    positional, named = given_arguments(args)
+    by_slot = {str(i): each for i, each in enumerate(positional)}
+    by_slot |= {f"kwargs.{name}": each for name, each in named.items()}
     numbers = {}
-    for name, given in pairs:
+    for name, given in by_slot.items():
         listed = isinstance(given, list) and position.isdigit() and int(position) < len(given)
         value = given[int(position)] if listed else given
         if isinstance(value, (bool, int, float)):

@@ -218,11 +218,15 @@ def _sound_inputs(seen: _Seen, mark: int, *, backward: bool) -> Judgement:
     return _fill(seen, "mask", Condition(mask=signs))
 
 
+def _propagated(seen: _Seen) -> Judgement:
+    """What was pending has become unsound: where it came from is confirmed."""
+    pending = seen.given.pending
+    return _fill(seen, "propagator", Condition(taint=pending), confirmed=pending)
+
+
 def _with_nan(seen: _Seen, mark: int) -> Judgement:
     if seen.given.pending:
-        return _fill(
-            seen, "propagator", Condition(taint=seen.given.pending), confirmed=seen.given.pending
-        )
+        return _propagated(seen)
     if traits_of(seen.op).places and seen.arguments.places_nan:
         return _fill(
             seen, "pending", Condition(pending=mark, signs=NEGATIVE | POSITIVE), cause="constant"
@@ -235,9 +239,7 @@ def _with_infinity(seen: _Seen, mark: int) -> Judgement:
     if seen.given.pending and seen.given.signs & POSITIVE:
         return _fill(seen, "moved", seen.given)
     if seen.given.pending:
-        return _fill(
-            seen, "propagator", Condition(taint=seen.given.pending), confirmed=seen.given.pending
-        )
+        return _propagated(seen)
     if seen.given.mask and (traits_of(seen.op).flips or traits_of(seen.op).loss):
         # Not an overflow: -(-inf), |-inf|, a masked class chosen as target. Harmless unless it gets
         # somewhere.

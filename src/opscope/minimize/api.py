@@ -15,9 +15,14 @@ from opscope.minimize.graph import minimize_graph
 from opscope.minimize.minimized import Limits, Minimized
 from opscope.minimize.oracle import Oracle
 from opscope.minimize.search import SECONDS, OutOfTime, Search
-from opscope.minimize.shrink_rest import free_memory, plain_arguments, plain_strides, usual_type
 from opscope.minimize.shrink_shapes import shrink_shapes
-from opscope.minimize.shrink_values import shrink_values
+from opscope.minimize.simplify import (
+    free_memory,
+    plain_arguments,
+    plain_strides,
+    shrink_values,
+    usual_type,
+)
 from opscope.repro.case import CaseOutput, CaseTensor, Failure, read_case
 from opscope.repro.graph import GRAPH
 from opscope.repro.issue import write_issue

@@ -53,21 +53,14 @@ class Parts:
             deviating = judge(compiled, run, given)
         if deviating is None:
             return {"status": "done", "told": "compiled code and operators agree"}
-        what = deviating.found
-        witness = {
-            "place": deviating.place,
-            "element": list(what.worst),
-            "got": str(what.got),
-            "expected": str(what.expected),
-            "tolerance": str(what.tolerance),
-        }
+        deviation = deviating.deviation
         return {
             "status": "done",
             "shown": 1,
             "tried": 1,
-            "told": f"{what.got:g} compiled, {what.expected:g} operator by operator",
-            "grade": what.error / what.tolerance if what.tolerance else float(2**30),
-            "seen": {"witness": witness},
+            "told": f"{deviation.got:g} compiled, {deviation.expected:g} operator by operator",
+            "grade": deviation.error / deviation.tolerance if deviation.tolerance else float(2**30),
+            "seen": {"witness": deviating.witness()},
         }
 
     def values(self, folder: Path) -> dict[str, Any]:

@@ -25,7 +25,7 @@ import numpy as np
 from opscope.minimize.candidate import Candidate, Part, size_of
 from opscope.minimize.leaves import integer_leaves, replaced
 from opscope.minimize.search import Search
-from opscope.minimize.shrink_values import with_values
+from opscope.minimize.simplify import with_values
 from opscope.repro.ddmin import ddmin
 
 Axis = tuple[int, int]  # place of a part, axis
@@ -124,9 +124,9 @@ def _probe(
 def _shrink_group(search: Search[Candidate], group: Sequence[Axis], size: int) -> None:
     fails = _probe(search, functools.partial(_cuts, search.best, group, size))
     with contextlib.suppress(_Refused):
-        kept = ddmin(range(size), fails, patience=8, finest=FINEST)
-        if len(kept) == size or len(kept) > FINEST:
-            _shortest_beginning(kept, fails)
+        needed = ddmin(range(size), fails, patience=8, finest=FINEST)
+        if len(needed) == size or len(needed) > FINEST:
+            _shortest_beginning(needed, fails)
 
 
 def _shrink_windows(search: Search[Candidate], size: int, larger: int) -> None:
@@ -235,13 +235,13 @@ def renamed(candidate: Candidate, indices: list[int], size: int) -> Candidate:
     return candidate
 
 
-def follow(args: dict[str, Any], size: int, kept: int, power: int) -> Iterator[dict[str, Any]]:
+def follow(args: dict[str, Any], size: int, length: int, power: int) -> Iterator[dict[str, Any]]:
     """Argument trees after a cut from size to kept: equal sizes follow, products follow, nothing
     follows, one alone does.
     """
     leaves = [(path, value) for path, value in integer_leaves(args) if value > 1]
-    equal = {path: kept for path, value in leaves if value == size}
-    products = {path: _scaled(value, size, kept, power) for path, value in leaves}
+    equal = {path: length for path, value in leaves if value == size}
+    products = {path: _scaled(value, size, length, power) for path, value in leaves}
     yield replaced(args, {**products, **equal})
     yield replaced(args, equal)
     yield args
@@ -254,10 +254,10 @@ def follow(args: dict[str, Any], size: int, kept: int, power: int) -> Iterator[d
                 yield replaced(args, {path: changed[path] for path in chosen})
 
 
-def _scaled(value: int, size: int, kept: int, power: int) -> int:
+def _scaled(value: int, size: int, length: int, power: int) -> int:
     for exponent in range(power, 0, -1):
         if value % size**exponent == 0:
-            scaled: int = value // size**exponent * kept**exponent
+            scaled: int = value // size**exponent * length**exponent
             return scaled
     return value
 

@@ -36,10 +36,8 @@ def _shipped() -> Mapping[str, tuple[Argument, ...]]:
     lines = path.read_text(encoding="utf-8").splitlines()
     rows = (line.split() for line in lines if not line.startswith("#"))
     return {
-        word: tuple(Argument(name, default) for name, _, default in map(_parted, arguments))
-        for word, *arguments in rows
+        word: tuple(
+            Argument(name, default) for name, _, default in (each.partition("=") for each in rest)
+        )
+        for word, *rest in rows
     }
-
-
-def _parted(text: str) -> tuple[str, str, str]:
-    return text.partition("=")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.judge.wrapping import WRAPS, follows
+from opscope.run.hashes import within_groups
 from opscope.run.keys import keys_at, keys_of, merged, processes_of
 from opscope.run.query import chosen_columns, filled, keys_where, rows_where, which
 
@@ -30,8 +31,7 @@ class _Edges:
         """Where those lead that begin at these, sorted, each once."""
         first = np.searchsorted(self._begins, begins)
         counts = np.searchsorted(self._begins, begins, side="right") - first
-        within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-        return np.unique(self._ends[np.repeat(first, counts) + within])
+        return np.unique(self._ends[np.repeat(first, counts) + within_groups(counts)])
 
 
 def wrapped_readers(run: Run, status: Sequence[Ints]) -> Ints:
@@ -93,10 +93,10 @@ def _readers(run: Run, versions: Mapping[int, Ints]) -> Iterator[tuple[int, int]
 
     def among(batch: Mapping[str, Array]) -> Bools:
         known = ~np.ma.getmaskarray(batch["version"])
-        found = np.zeros(len(known), dtype=np.bool_)
+        reads = np.zeros(len(known), dtype=np.bool_)
         for process, own in versions.items():
-            found |= (batch["process"] == process) & np.isin(np.ma.getdata(batch["version"]), own)
-        return found & known
+            reads |= (batch["process"] == process) & np.isin(np.ma.getdata(batch["version"]), own)
+        return reads & known
 
     names = ("process", "index", "io", "version")
     for process, index, io, _ in rows_where(run, "tensors", names, among):

@@ -1,13 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How a process that was started to execute one file answers: the path of its recording on stdout,
-or what went wrong in one line on stderr and exit code 1.
+"""What processes that are started to execute one model have in common: they answer by the path of
+their recording on stdout, or by what went wrong in one line on stderr and exit code 1.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+
+def check_count(names: Sequence[str], given: Sequence[object]) -> None:
+    """ValueError where a model does not take as many tensors as its call was given."""
+    if len(names) != len(given):
+        raise ValueError(
+            f"it takes {len(names)} tensors ({', '.join(names)}), and the model's call was given "
+            f"{len(given)} by position"
+        )
 
 
 def answer(execute: Callable[..., Path]) -> None:

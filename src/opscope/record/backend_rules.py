@@ -6,9 +6,8 @@ nodes of one: `GRAPH[/NODES]=BACKEND`, several parted by `;`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from itertools import pairwise
 
 import msgspec
 
@@ -70,13 +69,3 @@ def _span(part: str, text: str) -> tuple[int, int]:
 def backend_rule_for(rules: Iterable[BackendRule], graph: str) -> BackendRule | None:
     """The first rule that matches a graph's name."""
     return next((rule for rule in rules if fnmatchcase(graph, rule.graphs)), None)
-
-
-def spans_text(places: Sequence[int]) -> str:
-    """Places as they are written in a rule: `3-5,8`."""
-    if not places:
-        return ""
-    wanted = sorted(set(places))
-    breaks = [i for i, (one, other) in enumerate(pairwise(wanted), 1) if other != one + 1]
-    runs = [wanted[i:j] for i, j in pairwise([0, *breaks, len(wanted)])]
-    return ",".join(str(run[0]) if len(run) == 1 else f"{run[0]}-{run[-1]}" for run in runs)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope.record.active import active
-from opscope.record.as_child import answer
+from opscope.record.as_child import answer, check_count
 from opscope.record.join import record
 from opscope.run.schema import EXPORTED
 
@@ -38,11 +38,7 @@ def arranged(program: Any, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], Any
     unknown = [arg for arg in wanted if not isinstance(arg, (TensorArgument, ConstantArgument))]
     if unknown:
         raise ValueError(f"it takes a number that is not fixed ({unknown[0].name})")
-    if len(names) != len(tensors):
-        raise ValueError(
-            f"it takes {len(names)} tensors ({', '.join(names)}), and the model's call was given "
-            f"{len(tensors)} by position"
-        )
+    check_count(names, tensors)
     waiting = iter(tensors)
     leaves = [next(waiting) if isinstance(arg, TensorArgument) else arg.value for arg in wanted]
     given, named = pytree.tree_unflatten(leaves, program.call_spec.in_spec)

@@ -21,7 +21,7 @@ import numpy as np
 
 from opscope.operators.spelling import ONNX
 from opscope.record.arrays import bytes_of, measured
-from opscope.record.as_child import answer
+from opscope.record.as_child import answer, check_count
 from opscope.record.own_code import frames_in, is_user
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Row, Stack, Tensor
@@ -248,11 +248,7 @@ def arranged(names: Sequence[str], arrays: Sequence[Any]) -> dict[str, Any]:
     """What a graph takes, by name, of these arrays, which come in its order. ValueError where it
     takes others.
     """
-    if len(names) != len(arrays):
-        raise ValueError(
-            f"it takes {len(names)} tensors ({', '.join(names)}), and the model's call was given "
-            f"{len(arrays)} by position"
-        )
+    check_count(names, arrays)
     return dict(zip(names, arrays, strict=True))
 
 

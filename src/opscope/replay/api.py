@@ -30,7 +30,7 @@ from opscope.operators.catalogue import declared_rows
 from opscope.operators.told import Rows
 from opscope.questions.findings import place_of, slot_of
 from opscope.replay.calls import call_at
-from opscope.repro.answering import AnsweringProcess, ending
+from opscope.repro.answering import AnsweringProcess, ending, environment_without
 from opscope.repro.worker import START
 from opscope.run.finding import Document, Finding
 from opscope.run.hashes import distinct, hash_of, mixed
@@ -276,11 +276,7 @@ class Worker:
     def __init__(self, path: str, plan: Plan) -> None:
         search = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if entry)]
         code = BOOTSTRAP.format(path=search, arguments=(path, msgspec.to_builtins(plan)))
-        own = {
-            name: value
-            for name, value in os.environ.items()
-            if not name.startswith(("OPSCOPE", "PYTHON"))
-        }
+        own = environment_without("OPSCOPE", "PYTHON")
         # A process that is killed in a kernel removes nothing: where it puts its files is ours.
         self._folder = tempfile.TemporaryDirectory(
             prefix="opscope-replay-", ignore_cleanup_errors=True

@@ -69,7 +69,7 @@ def again(run: Run, call: Call) -> Again:
 def gradient(run: Run, call: Call) -> Again:
     """The gradient of a function: the function's own call, and the gradients that came into it.
 
-    Dumps differ in which gradients they mean (substitute/gradients.py): other is the second way to
+    Dumps differ in which gradients they mean (substitute/callables.py): other is the second way to
     read them, in which they are told apart by shape.
     """
     forward = forward_of(run, call)

@@ -6,7 +6,6 @@ msaicerr's users know.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any
 
 from rich.text import Text
@@ -39,7 +38,7 @@ from opscope.ascend.verdict import Verdict
 from opscope.report.console import folded, line, make_console, print_lines
 from opscope.report.oneline import one_line
 from opscope.run.finding import Document, Finding
-from opscope.run.printable import printable
+from opscope.run.printable import printable, spans
 
 _SHOWN_TENSORS = 8
 _SHOWN_MISSING = 4
@@ -281,24 +280,10 @@ def core_list(finding: Finding) -> str:
     for core in _cores(finding):
         if core.core is not None:
             numbers["vector core" if "vec" in (core.kind or "") else "core"].add(core.core)
-    said = (
-        f"{word} {members[0]}" if len(members) == 1 else f"{len(members)} {word}s {spans(members)}"
-        for word, members in _sorted(numbers)
-    )
-    return ", ".join(said)
-
-
-def _sorted(numbers: dict[str, set[int]]) -> Iterator[tuple[str, list[int]]]:
-    return ((word, sorted(members)) for word, members in numbers.items() if members)
-
-
-def spans(numbers: Sequence[int]) -> str:
-    """`0, 2, 14-21` of sorted numbers."""
-    starts = [numbers[0], *(second for first, second in pairwise(numbers) if second != first + 1)]
-    ends = [*(first for first, second in pairwise(numbers) if second != first + 1), numbers[-1]]
     return ", ".join(
-        str(start) if start == end else f"{start}-{end}"
-        for start, end in zip(starts, ends, strict=True)
+        f"{word if len(members) == 1 else f'{len(members)} {word}s'} {', '.join(spans(members))}"
+        for word, members in numbers.items()
+        if members
     )
 
 

@@ -16,10 +16,11 @@ from functools import lru_cache
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import numpy as np
 
 from opscope.compare.pair.tensors import STATUS_WORDS
-from opscope.compare.side.cells import Cells
+from opscope.compare.side.records import Cells
 from opscope.errors import OpscopeError
 from opscope.report.json import json_text
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from opscope.compare.tell.comparison import Comparison, Detail
     from opscope.kernels.metrics import Metric
     from opscope.kernels.pair import Pair
+    from opscope.run.finding import Document
     from opscope.run.schema import Call, Tensor, ValueRef
 
 BASIC = (
@@ -87,6 +89,7 @@ OWN_WORDS = frozenset(
         VERDICT,
     }
 )
+MEASURED = 20  # pairs that a document has with users' own metrics
 _PART = 1 << 15  # rows that are held as Python values at once
 _STATISTICS = ("max", "min", "mean", "l2norm")
 _UNLIKE = {
@@ -232,7 +235,7 @@ class _Part:
         if metrics:
             details = self._comparison.details(self._rows.tolist())
             cells = [
-                [*known, *own_cells(self._comparison, detail, metrics)]
+                [*known, *_own_cells(self._comparison, detail, metrics)]
                 for known, detail in zip(cells, details, strict=True)
             ]
         return [list(column) for column in zip(*cells, strict=True)]
@@ -318,22 +321,48 @@ class _Part:
         messages = []
         for number, (row, status) in enumerate(zip(self._rows.tolist(), self._status, strict=True)):
             pair = measured.pairs.get(row)
-            said = [measured.unreadable[row]] if row in measured.unreadable else []
+            remarks = [measured.unreadable[row]] if row in measured.unreadable else []
             if lost[number]:
-                said.append(_LOST[lost[number]])
+                remarks.append(_LOST[lost[number]])
             elif status in _UNLIKE:
-                said.append(_UNLIKE[status])
+                remarks.append(_UNLIKE[status])
             if pair is not None and pair.nonfinite_mismatch:
-                said.append("The position of inf or nan in NPU and bench Tensor do not match.")
+                remarks.append("The position of inf or nan in NPU and bench Tensor do not match.")
             if types[number]:
-                said.append("Dtype of NPU and bench tensor do not match.")
+                remarks.append("Dtype of NPU and bench tensor do not match.")
             if status == "differs" and not math.isnan(error[number]):
                 bound = (
                     f", {allowed[number]:.3g} is allowed" if error[number] > allowed[number] else ""
                 )
-                said.append(f"off by {error[number]:.3g} of golden's scale{bound}")
-            messages.append(json_text(said) if said else "[]")
+                remarks.append(f"off by {error[number]:.3g} of golden's scale{bound}")
+            messages.append(json_text(remarks) if remarks else "[]")
         return messages
+
+
+def with_metrics(document: Document, comparison: Comparison, metrics: Sequence[Metric]) -> Document:
+    """The document with "metrics", users' own, in its summary: one object for each of the pairs of
+    tensors that are furthest apart, "row" and "golden" its names, then each metric by its name.
+    """
+    if not metrics:
+        return document
+    rows: list[dict[str, Any]] = []
+    for detail in comparison.worst(MEASURED):
+        cells = _own_cells(comparison, detail, metrics)
+        names = [
+            _name_of(call, tensor)
+            for call, tensor in (
+                (detail.target_call, detail.target),
+                (detail.golden_call, detail.golden),
+            )
+        ]
+        rows.append(
+            {
+                "row": names[0],
+                "golden": names[1],
+                **{metric.name: cell for metric, cell in zip(metrics, cells, strict=True)},
+            }
+        )
+    return msgspec.structs.replace(document, summary={**document.summary, "metrics": rows})
 
 
 def _name(call: str | None, io: str | None, slot: str | None) -> str:
@@ -343,7 +372,7 @@ def _name(call: str | None, io: str | None, slot: str | None) -> str:
     return f"{call}.{slot}" if own else f"{call}.{io}.{slot.removeprefix('kwargs.')}"
 
 
-def name_of(call: Call | None, tensor: Tensor | None) -> str:
+def _name_of(call: Call | None, tensor: Tensor | None) -> str:
     """The name of a tensor's row, "N/A" where a side has none."""
     return "N/A" if call is None or tensor is None else _name(call.name, tensor.io, tensor.slot)
 
@@ -365,7 +394,7 @@ def _tensor_cells(pair: Pair | None, status: str) -> list[Any]:
     return cells
 
 
-def own_cells(comparison: Comparison, detail: Detail, metrics: Sequence[Metric]) -> list[Any]:
+def _own_cells(comparison: Comparison, detail: Detail, metrics: Sequence[Metric]) -> list[Any]:
     """What users' own metrics answer for the values of a row; "unsupported" where values are
     missing or have two shapes.
     """

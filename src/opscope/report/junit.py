@@ -20,21 +20,18 @@ def junit_text(document: Document) -> str:
         (finding.op, str(finding.evidence[0]["dtype"])): finding
         for finding in reversed(document.findings)
     }
-    counts = {"tests": len(table) + len(broken), "failures": len(failures), "errors": len(broken)}
-    suite = ElementTree.Element(
-        "testsuite",
-        {"name": f"opscope {document.verb}", **{key: str(count) for key, count in counts.items()}},
-    )
+    tests = len(table) + len(broken)
+    suite = _suite(document, tests=tests, failures=len(failures), errors=len(broken))
     for row in table:
         case = ElementTree.SubElement(
             suite, "testcase", classname=row["op"], name=row["dtype"] or "no tensor"
         )
         finding = failures.get((row["op"], row["dtype"]))
         if finding is not None:
-            told = printable("; ".join(finding.reasons))
+            reasons = printable("; ".join(finding.reasons))
             ElementTree.SubElement(
-                case, "failure", message=told, type=finding.confidence
-            ).text = told
+                case, "failure", message=reasons, type=finding.confidence
+            ).text = reasons
         elif not row["examined"]:
             ElementTree.SubElement(case, "skipped", message=printable("; ".join(row["unjudged"])))
     for name, reason in broken.items():
@@ -48,14 +45,11 @@ def findings_junit(document: Document) -> str:
     the run being complete.
     """
     by_kind = {kind: [each for each in document.findings if each.kind == kind] for kind in KINDS}
-    counts = {
-        "tests": len(by_kind) + 1,
-        "failures": sum(map(bool, by_kind.values())),
-        "errors": int(not document.complete),
-    }
-    suite = ElementTree.Element(
-        "testsuite",
-        {"name": f"opscope {document.verb}", **{key: str(count) for key, count in counts.items()}},
+    suite = _suite(
+        document,
+        tests=len(by_kind) + 1,
+        failures=sum(map(bool, by_kind.values())),
+        errors=int(not document.complete),
     )
     named = printable(" ".join(document.runs))
     for kind, findings in by_kind.items():
@@ -72,6 +66,11 @@ def findings_junit(document: Document) -> str:
             lines
         )
     return _text(suite)
+
+
+def _suite(document: Document, **counts: int) -> ElementTree.Element:
+    texts = {name: str(count) for name, count in counts.items()}
+    return ElementTree.Element("testsuite", {"name": f"opscope {document.verb}", **texts})
 
 
 def _text(suite: ElementTree.Element) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from opscope.errors import UsageError
+from opscope.report.table import harmless
 
 if TYPE_CHECKING:
     from opscope.replay.api import Line
@@ -75,7 +76,7 @@ def write_csv(path: Path, lines: Iterable[Line]) -> None:
             writer.writerow((*STANDARD, *OWN))
             for line in lines:
                 for row in rows_of(line):
-                    writer.writerow([safe(row.get(column, "")) for column in (*STANDARD, *OWN)])
+                    writer.writerow([cell(row.get(column)) for column in (*STANDARD, *OWN)])
     except OSError as error:
         raise UsageError(
             f"{path} cannot be written ({error.strerror}); give another name with --csv"
@@ -84,7 +85,7 @@ def write_csv(path: Path, lines: Iterable[Line]) -> None:
 
 def rows_of(line: Line) -> list[dict[str, Any]]:
     """The rows of one call, by column."""
-    told = line.verdict
+    verdict = line.verdict
     own = {
         "Rank": line.rank,
         "Step": line.step,
@@ -93,14 +94,14 @@ def rows_of(line: Line) -> list[dict[str, Any]]:
         "Phase": line.phase,
         "Verdict": line.word,
         "Nature": line.nature or "",
-        "Error": told.get("error"),
-        "Tolerance": told.get("tolerance"),
-        "Own Error": told.get("own_error"),
+        "Error": verdict.get("error"),
+        "Tolerance": verdict.get("tolerance"),
+        "Own Error": verdict.get("own_error"),
         "Against": line.against,
         "Substitute": line.substitute,
         "Inputs": line.values,
         "Seconds": line.seconds,
-        "Message": line.reason or told.get("reason", ""),
+        "Message": line.reason or verdict.get("reason", ""),
     }
     if not line.metrics:
         return [{"API Name": line.call, "Status": STATUS.get(line.word, "SKIP"), **own}]
@@ -112,13 +113,10 @@ def rows_of(line: Line) -> list[dict[str, Any]]:
     return rows
 
 
-def safe(cell: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula; numbers with 14 decimals as the standard
-    checker has them.
+def cell(value: Any) -> str:
+    """A value as a cell that no spreadsheet takes for a formula; numbers with 14 decimals as the
+    standard checker has them.
     """
-    if cell is None:
+    if value is None:
         return ""
-    if isinstance(cell, float):
-        return f"{cell:.14g}"
-    text = str(cell)
-    return "'" + text if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return f"{value:.14g}" if isinstance(value, float) else harmless(str(value))

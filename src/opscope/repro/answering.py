@@ -16,6 +16,11 @@ from collections.abc import Mapping, Sequence
 CHUNK = 1 << 16
 
 
+def environment_without(*prefixes: str) -> dict[str, str]:
+    """That of this process, without the variables whose names begin so: a child records nothing."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(prefixes)}
+
+
 class AnsweringProcess:
     """Started when it is first sent a line, and again after it has ended. Used as a with-block, or
     ended by hand.

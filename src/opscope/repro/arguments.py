@@ -91,9 +91,9 @@ def random_states(text: str | None) -> dict[str, tuple[ValueRef, int]]:
         tree = msgspec.json.decode(text or "{}")
     except (msgspec.MsgspecError, RecursionError):
         return {}
-    told = tree.get("random") if isinstance(tree, dict) else None
+    stored_states = tree.get("random") if isinstance(tree, dict) else None
     states = {}
-    for name, stored in (told if isinstance(told, dict) else {}).items():
+    for name, stored in (stored_states if isinstance(stored_states, dict) else {}).items():
         if name in GENERATORS and isinstance(stored, dict):
             shard, key, size = (stored.get(field) for field in ("shard", "key", "size"))
             if (

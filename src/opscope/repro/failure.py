@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 WRITTEN = "written:"  # before the slot of an argument in a judgement
 LONGEST = 128  # characters of a number
 STOPPED = frozenset({2, 9, 15})
-# What judgements say of memory (substitute/examine.py, substitute/places.py).
+# What judgements say of memory (substitute/examine.py).
 MEMORY = re.compile(r"only reads by its schema|shares memory with an argument")
 # What the extremes of results alone suggest; a trusted kernel that gave other results in the same
 # types knows better.

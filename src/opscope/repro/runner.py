@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from opscope.errors import UsageError
-from opscope.repro.answering import kill_group
+from opscope.repro.answering import environment_without, kill_group
 
 STATUSES = {
     "reproduced": "reproduced",
@@ -84,15 +84,12 @@ def _run(command: Sequence[str], out: Any, err: Any, timeout: float) -> int | No
     """Exit code, negative for a signal, None when the time was up; children of the script end with
     it.
     """
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")
-    }
     with subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
         stdout=out,
         stderr=err,
-        env=environment,
+        env=environment_without("OPSCOPE"),
         start_new_session=True,
     ) as process:
         try:

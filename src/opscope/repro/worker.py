@@ -6,7 +6,6 @@ imported once.
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 import msgspec
 
 from opscope.errors import UnavailableError
-from opscope.repro.answering import AnsweringProcess
+from opscope.repro.answering import AnsweringProcess, environment_without
 
 SCRIPTS = Path(__file__).parent / "scripts"
 START = 300.0  # seconds a process has to import its framework
@@ -66,8 +65,7 @@ class Worker:
             *lists,
             *(["--clean"] if clean else []),
         ]
-        own = {name: value for name, value in os.environ.items() if not name.startswith("OPSCOPE")}
-        self._process = AnsweringProcess(command, own)
+        self._process = AnsweringProcess(command, environment_without("OPSCOPE"))
 
     def ask(self, request: dict[str, Any], timeout: float) -> Trial:
         """The answer to a request; a worker that dies or does not answer in time counts as the

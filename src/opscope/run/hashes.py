@@ -251,13 +251,21 @@ def equal_to(column: Ragged, text: str) -> Bools:
     return equal
 
 
+def within_groups(sizes: Ints) -> Ints:
+    """0, 1, 2, … for the members of each of some groups of these sizes, one group after the
+    other.
+    """
+    numbers: Ints = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return numbers
+
+
 def bag_hashes(column: Ragged, hashes: Words) -> Words:
     """One hash for each list of a column, whatever the order of its items; hashes are those
     of the column, 0 for null.
     """
     names, first, inverse = _distinct(hashes)
     starts, lengths = column.starts[first], np.maximum(column.lengths[first], 0)
-    inner = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    inner = within_groups(lengths)
     sums = np.zeros(len(names), dtype=np.uint64)
     np.add.at(
         sums,

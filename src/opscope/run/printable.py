@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import math
 import unicodedata
+from collections.abc import Iterable
+from itertools import pairwise
 
 
 def printable(text: str) -> str:
@@ -32,3 +34,11 @@ def number(value: float | str) -> str:
         return str(int(value))
     mantissa, e, exponent = f"{value:.3g}".partition("e")
     return f"{mantissa}e{int(exponent)}" if e else mantissa
+
+
+def spans(numbers: Iterable[int]) -> list[str]:
+    """Whole numbers, each once and in order, neighbours together: `0`, `2`, `14-21`."""
+    ordered = sorted(set(numbers))
+    cuts = [at for at, (left, right) in enumerate(pairwise(ordered), 1) if right != left + 1]
+    parts = [ordered[start:stop] for start, stop in pairwise([0, *cuts, len(ordered)])]
+    return [str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts if part]

@@ -31,20 +31,20 @@ def with_calls(analyses: Sequence[Analysis], run: Run) -> tuple[Analysis, ...]:
     log is of, in which it died, an operator that such a kernel computes.
     """
     crashed = crash_accusations(run)
-    return tuple(_with_call(one, run, crashed) for one in analyses)
+    return tuple(_with_call(analysis, run, crashed) for analysis in analyses)
 
 
-def _with_call(one: Analysis, run: Run, crashed: Sequence[Accusation]) -> Analysis:
+def _with_call(analysis: Analysis, run: Run, crashed: Sequence[Accusation]) -> Analysis:
     pids = {process.process: process.pid for process in run.processes}
-    told = one.operator or one.fault.kernel
+    kernel = analysis.operator or analysis.fault.kernel
     for crash in crashed:
-        if told is None or one.fault.pid not in (None, pids.get(crash.process)):
+        if kernel is None or analysis.fault.pid not in (None, pids.get(crash.process)):
             continue
         wanted = keys_at([(crash.process, crash.index)])
         for call, _ in whole_calls(run, wanted, tensors=False).values():
-            if plain(call.op) == plain(told):
-                return with_call(one, _recorded(run, crash, call))
-    return one
+            if plain(call.op) == plain(kernel):
+                return with_call(analysis, _recorded(run, crash, call))
+    return analysis
 
 
 def _recorded(run: Run, crash: Accusation, call: Call) -> RecordedCall:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Counts of a run, verdicts that were reached while it ran, and a finding in one line."""
+"""What a scan says beside its findings: counts of a run, verdicts that were reached while it ran, a
+finding in one line, and what is gone, still there or new beside an earlier run.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from opscope.arrays import Ints
-    from opscope.run.finding import Finding
+    from opscope.run.finding import Document, Finding
     from opscope.run.protocol import Run
 
 NOTICED = 1.0  # seconds that a program waits for the disk before it is said
@@ -155,12 +157,10 @@ def _confidence(kind: str, sample: str | None) -> str:
     """
     if kind == "nondeterminism":
         return "proven"
-    told = sample_of(sample)
-    return (
-        "suspected"
-        if told.get("differences")
-        else {1: "suspected", 2: "proven"}.get(told.get("witnesses", 0), "likely")
-    )
+    judged = sample_of(sample)
+    if judged.get("differences"):
+        return "suspected"
+    return {1: "suspected", 2: "proven"}.get(judged.get("witnesses", 0), "likely")
 
 
 def _words(kind: str, substitute: str | None, sample: str | None) -> str:
@@ -193,24 +193,26 @@ def _sample_words(sample: str | None) -> tuple[str, ...]:
     """Where the worst element of a judged call is and what it should be; nothing when the run does
     not say.
     """
-    told = sample_of(sample)
-    if not told.get("worst"):
-        return (str(told["reason"])[:300],) if told.get("reason") else ()
+    judged = sample_of(sample)
+    if not judged.get("worst"):
+        return (str(judged["reason"])[:300],) if judged.get("reason") else ()
     element = (
-        ", ".join(str(each) for each in told["worst"]) if isinstance(told["worst"], list) else ""
-    )
-    beyond = (
-        f"{told.get('elements')} of {told.get('of')} elements beyond; "
-        if told.get("elements")
+        ", ".join(str(each) for each in judged["worst"])
+        if isinstance(judged["worst"], list)
         else ""
     )
-    of = f"output {str(told.get('output', '')).removeprefix('written:')}"
-    if told.get("gradient"):
-        of = f"the gradient of argument {told['gradient']}"
-    witness = str(told.get("reason", "")).partition("; ")[2]
+    beyond = (
+        f"{judged.get('elements')} of {judged.get('of')} elements beyond; "
+        if judged.get("elements")
+        else ""
+    )
+    of = f"output {str(judged.get('output', '')).removeprefix('written:')}"
+    if judged.get("gradient"):
+        of = f"the gradient of argument {judged['gradient']}"
+    witness = str(judged.get("reason", "")).partition("; ")[2]
     words = (
         (
-            f"{beyond}element [{element}] of {of} is {told.get('got')}, {told.get('expected')} "
+            f"{beyond}element [{element}] of {of} is {judged.get('got')}, {judged.get('expected')} "
             "expected"
         ),
         witness,
@@ -223,8 +225,10 @@ def unmeasured(run: Run) -> tuple[str, ...]:
     wrong there is not seen.
     """
     tables = [process.torch.get("not measured") for process in run.processes]
-    told = {(what, why) for each in tables if isinstance(each, dict) for what, why in each.items()}
-    return tuple(sorted(f"not measured: {what} ({why})" for what, why in told)[:8])
+    unread = {
+        (what, why) for each in tables if isinstance(each, dict) for what, why in each.items()
+    }
+    return tuple(sorted(f"not measured: {what} ({why})" for what, why in unread)[:8])
 
 
 def slow_disk(run: Run) -> tuple[str, ...]:
@@ -248,3 +252,31 @@ def first_line(finding: Finding) -> str:
     """ "step 3 aten::bmm.default forward blocks.2.attn train.py:41" """
     words = [f"step {finding.step}", finding.op, finding.phase, finding.module, finding.source]
     return " ".join(word for word in words if word)
+
+
+def beside_earlier(here: Document, there: Document, run: Run) -> dict[str, Any]:
+    """Facts for a document's summary of an earlier run of the same command: that run and its
+    verdict, and findings of either as lines.
+
+    Two findings are the same when kind, operator, phase, module and source line are, whatever their
+    step.
+    """
+    mine, theirs = _by_fault(here), _by_fault(there)
+    return {
+        "run": run.info.path,
+        "verdict": there.verdict,
+        "steps": there.summary.get("steps"),
+        "exit_codes": sorted(
+            {process.exit_code for process in run.processes if process.exit_code is not None}
+        ),
+        "gone": [first_line(finding) for fault, finding in theirs.items() if fault not in mine],
+        "still": [first_line(finding) for fault, finding in mine.items() if fault in theirs],
+        "new": [first_line(finding) for fault, finding in mine.items() if fault not in theirs],
+    }
+
+
+def _by_fault(document: Document) -> dict[tuple[str | None, ...], Finding]:
+    return {
+        (each.kind, each.op, each.phase, each.module, each.source): each
+        for each in document.findings
+    }

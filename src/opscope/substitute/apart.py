@@ -109,13 +109,13 @@ class Apart:
         )
         reply = self._read()
         if reply.error or reply.given is None:
-            self._release(reply.ticket)
+            self.done(reply.ticket)
             raise UnavailableError(reply.error or "the substitute gave nothing")
         sizes = [memory.size for memory in reply.given.memories]
         pieces = [
             piece.clone() for piece in self.files[slot].pieces(reply.spots, sizes, reply.size)
         ]
-        self._release(reply.ticket)
+        self.done(reply.ticket)
         return reply, pieces
 
     def replies(self, *, wait: bool = False) -> list[Reply]:
@@ -139,7 +139,9 @@ class Apart:
 
     def done(self, ticket: int) -> None:
         """The reply has been read: its file may serve another call."""
-        self._release(ticket)
+        slot = self._under_way.pop(ticket).slot
+        self.files[slot].shrink()
+        self.free.append(slot)
 
     def close(self) -> None:
         """End the process."""
@@ -195,11 +197,6 @@ class Apart:
         self.ready = True
         reply: Reply = message
         return reply
-
-    def _release(self, ticket: int) -> None:
-        slot = self._under_way.pop(ticket).slot
-        self.files[slot].shrink()
-        self.free.append(slot)
 
     def _ended(self) -> UnavailableError:
         with contextlib.suppress(subprocess.TimeoutExpired):

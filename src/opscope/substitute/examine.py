@@ -5,7 +5,8 @@ The trusted kernel in the same element types comes first: bit for bit the same r
 further question, except that the first call of a signature is compared with the true result all the
 same. The true result is the operator in float64, or its decomposition in float64 where the operator
 knows no such type. Before anything is accused, the substitute itself is
-tried: what it leaves uninitialised, or gives otherwise the second time, proves nothing.
+tried: what it leaves uninitialised, or gives otherwise the second time, proves nothing. Where
+outputs lie, in memory of the arguments or in their own, is held against the trusted kernel's.
 """
 
 from __future__ import annotations
@@ -33,10 +34,10 @@ from opscope.substitute.arguments import dtype_name, in_float32
 from opscope.substitute.cpu import Cpu
 from opscope.substitute.determined import QUANTITIES, judge_determined
 from opscope.substitute.integers import judge_integers
-from opscope.substitute.layout import WRITTEN, Laid
-from opscope.substitute.perform import Bound
-from opscope.substitute.places import judge_sharing, start_of
+from opscope.substitute.layout import GRADIENT, WRITTEN, Laid
+from opscope.substitute.perform import Bound, Performed
 from opscope.substitute.references import WITHOUT_FLOAT64, form_of
+from opscope.substitute.schema import only_views
 from opscope.substitute.shared import judge_shared
 from opscope.substitute.terms import terms_of
 from opscope.substitute.truth import (
@@ -53,6 +54,8 @@ from opscope.substitute.wider import Float64
 
 CHANGED = "argument {} was changed, which the operator only reads by its schema"
 NONE_LAID: Mapping[str, Laid] = MappingProxyType({})
+COPY = "a copy, where the substitute's result shares memory with an argument, as its schema says"
+SHARED = "it shares memory with an argument, where the substitute's result is new"
 PLACES = "the view has other elements, another shape or type than the substitute's"
 
 
@@ -186,6 +189,39 @@ def examine_places(bound: Bound, outputs: Mapping[str, Laid]) -> Answer:
     )
 
 
+def judge_sharing(bound: Bound, outputs: Mapping[str, Laid], trusted: Performed) -> Replayed | None:
+    """What is to be said against where results lie; None where they lie as the trusted kernel's do.
+
+    Other devices may copy what the CPU need not, so only results of the CPU are judged.
+    """
+    if bound.call.op.startswith(GRADIENT):
+        return None
+    spans = [
+        (start, start + bound.call.memories[laid.memory].size)
+        for slot, laid in bound.call.tensors.items()
+        if 0 not in laid.shape
+        for start in (start_of(trusted.tensors[slot], laid),)
+    ]
+    for slot, laid in outputs.items():
+        tensor = trusted.outputs.get(slot)
+        if (
+            slot.startswith(WRITTEN)
+            or tensor is None
+            or tensor.numel() == 0
+            or laid.device != "cpu"
+            or 0 in laid.shape
+        ):
+            continue
+        shares = laid.memory < len(bound.call.memories)
+        if shares is any(start <= tensor.data_ptr() < end for start, end in spans):
+            continue
+        if shares or only_views(bound.func):
+            return Replayed(
+                verdict="wrong", slot=slot, reason=SHARED if shares else COPY, size=tensor.numel()
+            )
+    return None
+
+
 def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bool:
     """Whether a tensor has these elements of the memory that begins at this address."""
     if tensor is None or tuple(tensor.shape) != laid.shape or dtype_name(tensor) != laid.dtype:
@@ -198,6 +234,11 @@ def same_place(laid: Laid, tensor: torch.Tensor | None, start: int | None) -> bo
         if size > 1
     )
     return steps and start is not None and start_of(tensor, laid) == start
+
+
+def start_of(tensor: torch.Tensor, laid: Laid) -> int:
+    """The address at which the memory of a tensor begins."""
+    return tensor.data_ptr() - laid.offset * tensor.element_size()
 
 
 def narrowed(bound: Bound, slot: str, mine: torch.Tensor, tensor: torch.Tensor) -> bool:

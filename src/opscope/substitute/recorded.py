@@ -17,8 +17,8 @@ from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import Replayed
 from opscope.operators.catalogue import traits_of
 from opscope.substitute.arguments import Conditions, dtype_named
+from opscope.substitute.callables import function_of
 from opscope.substitute.examine import Answer, examine, same_bits
-from opscope.substitute.gradients import function_of
 from opscope.substitute.layout import WRITTEN, Call
 from opscope.substitute.perform import Bound, perform
 from opscope.substitute.schema import draws_random

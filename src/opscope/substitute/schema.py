@@ -21,14 +21,21 @@ def find_operator(op: str) -> Any:
     """The overload `namespace::name.overload`; UnavailableError where this process has none of that
     name.
     """
-    namespace, _, rest = op.partition("::")
-    name, _, overload = rest.partition(".")
     try:
-        return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
+        return overload_named(op)
     except (AttributeError, RuntimeError) as error:
         raise UnavailableError(
             f"operator {op} is not registered here; it needs the module that defines it"
         ) from error
+
+
+def overload_named(op: str) -> Any:
+    """The overload `aten::add.Tensor`, `aten::silu` or `aten::silu.default`; AttributeError or
+    RuntimeError where there is none.
+    """
+    namespace, _, rest = op.partition("::")
+    name, _, overload = rest.partition(".")
+    return getattr(getattr(getattr(torch.ops, namespace), name), overload or "default")
 
 
 def written_arguments(schema: Any) -> frozenset[str]:

@@ -19,7 +19,10 @@ import msgspec
 import numpy as np
 import torch
 
+from opscope.arrays import Array
+from opscope.judge import families
 from opscope.judge.replayed import (
+    BEYOND,
     EASE,
     ILL,
     ROUNDOFF,
@@ -29,8 +32,8 @@ from opscope.judge.replayed import (
     allows_everywhere,
     judge_output,
 )
-from opscope.judge.tolerance import LAMBDA
-from opscope.operators.catalogue import kin, traits_of
+from opscope.judge.tolerance import LAMBDA, PRECISIONS
+from opscope.operators.catalogue import family, kin, traits_of
 from opscope.substitute.arguments import Conditions, dtype_name
 from opscope.substitute.definition import Definition, defined
 from opscope.substitute.integers import judge_integers
@@ -45,7 +48,6 @@ from opscope.substitute.truth import (
     roundoff,
     slack,
 )
-from opscope.substitute.updates import is_update, judge_update
 from opscope.substitute.wider import Float64
 from opscope.substitute.witness import CRUDE, near_by, testimony
 from opscope.substitute.witness.apart import apart, is_product_of_transposes
@@ -57,6 +59,8 @@ HEADROOM = 2  # what rounds to infinity on the way is this near the largest numb
 HALF = frozenset({"float16", "bfloat16"})
 # part of the magnitudes of its terms that a sum in a half type loses only where it stops growing
 STAGNANT = 0.25
+# roundings of an update: its own operations, and state that was rounded before it was used
+UPDATE_ROUNDINGS = 16
 
 
 @dataclass(frozen=True)
@@ -192,6 +196,11 @@ def beyond_bound(
     return verdict if verdict.verdict == "wrong" else None
 
 
+def is_update(op: str, slot: str) -> bool:
+    """Whether a slot is a tensor that an optimizer's operator moves."""
+    return slot.startswith(WRITTEN) and families.tolerance_kind(family(op)) == "optimizer"
+
+
 def misplaced(truth: Truth, slot: str, tensor: torch.Tensor) -> Replayed | None:
     """What is wrong with what an optimizer wrote, beside the update that it made; None where
     nothing is.
@@ -204,6 +213,39 @@ def misplaced(truth: Truth, slot: str, tensor: torch.Tensor) -> Replayed | None:
         slot, dtype_name(tensor), as_array(before), as_array(tensor), as_array(expected)
     )
     return moved if moved.verdict == "wrong" and not shaken_more(truth, slot, moved) else None
+
+
+def judge_update(slot: str, dtype: str, before: Array, target: Array, true: Array) -> Replayed:
+    """Whether an optimizer that does its whole step in one operator moved a tensor as far as it
+    should: before, as it was left, and as float64 leaves it.
+
+    Such operators work in float32 at least and round once, so a result lies within a rounding of
+    the true one and a few roundings of what was added to it. The bound of judge.tolerance is
+    relative to the parameter, which an update is a small part of.
+    """
+    unit = ROUNDOFF[dtype]
+    with np.errstate(all="ignore"):
+        error = np.nan_to_num(np.abs(target - true), posinf=0.0)
+        allowed = (
+            unit * (1.5 * np.abs(true) + UPDATE_ROUNDINGS * np.abs(true - before))
+            + PRECISIONS[dtype].least
+        )
+        apart = error > allowed
+    if not apart.any():
+        return Replayed(verdict="agree", slot=slot, size=error.size)
+    worst = np.unravel_index(int(np.argmax(error / allowed)), error.shape)
+    return Replayed(
+        verdict="wrong",
+        slot=slot,
+        reason=BEYOND,
+        error=float(error[worst]),
+        tolerance=float(allowed[worst]),
+        size=error.size,
+        elements=int(apart.sum()),
+        worst=tuple(map(int, worst)),
+        got=repr(target[worst].item()),
+        expected=repr(true[worst].item()),
+    )
 
 
 def shaken_more(truth: Truth, slot: str, moved: Replayed) -> bool:

@@ -22,8 +22,8 @@ from opscope.kernels.calls import head_of
 from opscope.operators.catalogue import traits_of
 from opscope.run.descriptor import Descriptor
 from opscope.substitute.arguments import Conditions, dtype_named
+from opscope.substitute.callables import function_of
 from opscope.substitute.examine import examine, examine_places, not_defined
-from opscope.substitute.gradients import function_of
 from opscope.substitute.layout import WRITTEN, Flags, Given
 from opscope.substitute.overlay import package, run_substitute
 from opscope.substitute.perform import Bound, perform, strided

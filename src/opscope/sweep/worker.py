@@ -19,7 +19,7 @@ from opscope.sweep.tasks import Answer, Swept, Task
 def answer_to(task: Task) -> Answer:
     """What is wrong in the programs of a name."""
     from opscope.substitute.arguments import dtype_named
-    from opscope.sweep.examined import sweep
+    from opscope.sweep.examiner import sweep
     from opscope.sweep.samples import DTYPES, OPTIMIZERS, programs
 
     wrong: list[Swept] = []

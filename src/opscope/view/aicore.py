@@ -61,8 +61,8 @@ def _error(finding: Finding) -> dict[str, Any]:
         "call": finding.call,
         "reasons": [[code_of(finding, reason), reason] for reason in finding.reasons],
         "verdicts": [
-            {name: getattr(one, name) for name in ("text", "confidence", "grounds", "advice")}
-            for one in parts(finding, Verdict)
+            {name: getattr(verdict, name) for name in ("text", "confidence", "grounds", "advice")}
+            for verdict in parts(finding, Verdict)
         ],
         "sections": [[title, list(rows)] for title, rows in sections_of(finding)],
         "map": address_map(list(spans_of(part(finding, AddressesPart) or AddressesPart()))),

@@ -16,7 +16,7 @@ from opscope.run.keys import keys_of
 from opscope.run.query import filled
 from opscope.run.schema import CALL_TYPES, LEVELS
 from opscope.run.vectors import Texts, vectors
-from opscope.view.columns import TextColumn, nulls, numbers_at, read
+from opscope.view.columns import TextColumn, numbers_at, read
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools, Bytes, Floats, Ints
@@ -159,14 +159,14 @@ def _add(results: Results, rows: Ints, outputs: Mapping[str, Array], is_float: B
     with np.errstate(invalid="ignore"):  # a NaN is the largest
         np.maximum.at(results.largest, rows, largest)
     np.add.at(results.lost, rows, lost_elements(outputs))
-    np.maximum.at(results.magnitude, rows, _powers(largest, nulls(outputs["min"])))
+    np.maximum.at(results.magnitude, rows, _powers(largest, np.ma.getmaskarray(outputs["min"])))
     np.maximum.at(results.zeros, rows, _zeros(outputs, is_float))
 
 
 def magnitudes(tensors: Mapping[str, Array]) -> Floats:
     """The largest magnitude in each tensor; NaN where a tool told of one, the largest of all."""
     ends = [
-        np.where(nulls(tensors[name]), UNKNOWN, np.abs(np.ma.getdata(tensors[name])))
+        np.where(np.ma.getmaskarray(tensors[name]), UNKNOWN, np.abs(np.ma.getdata(tensors[name])))
         for name in ("min", "max")
     ]
     largest: Floats = np.maximum(*ends)
@@ -176,7 +176,7 @@ def magnitudes(tensors: Mapping[str, Array]) -> Floats:
 def lost_elements(tensors: Mapping[str, Array]) -> Ints:
     """Elements of each tensor that are not finite; 0 where one of the counts is not known."""
     counts = [tensors[name] for name in ("nan", "pos_inf", "neg_inf")]
-    known = ~np.logical_or.reduce([nulls(count) for count in counts])
+    known = ~np.logical_or.reduce([np.ma.getmaskarray(count) for count in counts])
     lost: Ints = np.where(known, np.add.reduce([np.ma.getdata(count) for count in counts]), 0)
     return lost
 
@@ -184,7 +184,7 @@ def lost_elements(tensors: Mapping[str, Array]) -> Ints:
 def above_zero(tensors: Mapping[str, Array], *names: str) -> Bools:
     """Whether these counts are above 0 together and all of them known."""
     counts = [tensors[name] for name in names]
-    known = ~np.logical_or.reduce([nulls(count) for count in counts])
+    known = ~np.logical_or.reduce([np.ma.getmaskarray(count) for count in counts])
     above: Bools = known & (np.add.reduce([np.ma.getdata(count) for count in counts]) > 0)
     return above
 
@@ -192,7 +192,7 @@ def above_zero(tensors: Mapping[str, Array], *names: str) -> Bools:
 def _health(outputs: Mapping[str, Array], unsound: Bools) -> Bytes:
     masks, near = filled(outputs["neg_inf"]) > 0, filled(outputs["near_limit"]) > 0
     worst = np.select([unsound, near, masks], [UNSOUND, NEAR, MASK], SOUND)
-    health: Bytes = np.where(nulls(outputs["size"]), NONE, worst).astype(np.uint8)
+    health: Bytes = np.where(np.ma.getmaskarray(outputs["size"]), NONE, worst).astype(np.uint8)
     return health
 
 
@@ -208,7 +208,7 @@ def _powers(largest: Floats, no_least: Bools) -> Bytes:
 def _zeros(outputs: Mapping[str, Array], is_float: Bools) -> Bytes:
     """The share of zeros as bytes, of what is of floating point and has elements."""
     zeros, sizes = filled(outputs["zero"]), filled(outputs["size"])
-    known = ~nulls(outputs["zero"]) & (sizes > 0) & is_float
+    known = ~np.ma.getmaskarray(outputs["zero"]) & (sizes > 0) & is_float
     share = 254.0 * zeros / np.maximum(sizes, 1)
     told: Bytes = np.where(known, np.minimum(1 + np.floor(share + 0.5), 255), 0).astype(np.uint8)
     return told

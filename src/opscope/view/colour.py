@@ -49,8 +49,8 @@ def colours(calls: AllCalls, expression: str) -> Floats:
                 outputs = np.flatnonzero(io == "output")
                 rows = calls.rows(keys_of(process[outputs], index[outputs]))
                 outputs, rows = outputs[rows >= 0], rows[rows >= 0]
-                told = asked.of(calls, rows, [column[outputs] for column in columns])
-                np.fmax.at(values, rows, told)
+                largest = asked.of(calls, rows, [column[outputs] for column in columns])
+                np.fmax.at(values, rows, largest)
         except (sqlite3.Error, sqlite3.Warning) as error:
             raise UsageError(f"colour {expression!r}: {_said(str(error))}") from error
     return values
@@ -89,9 +89,9 @@ class _Asked:
             cells = [calls.cells(name, rows) for name in self.names["calls"]]
             self._fill("calls", len(rows), cells)
         self._selects = 0
-        found = [value for (value,) in self._connection.execute(self._query)]
+        values = [value for (value,) in self._connection.execute(self._query)]
         try:
-            return np.array(found, dtype=np.float64)
+            return np.array(values, dtype=np.float64)
         except ValueError:
             raise sqlite3.Warning("it is text, not a number") from None
 

@@ -128,7 +128,7 @@ class Groups:
     def known(self, how: np.ufunc, values: Array, nothing: float) -> list[Any]:
         """The same of what is not null, None where all is; nothing: what changes no other value."""
         merged = self.merged(how, np.ma.filled(values, nothing)).tolist()
-        there = self.merged(np.logical_or, ~nulls(values)).tolist()
+        there = self.merged(np.logical_or, ~np.ma.getmaskarray(values)).tolist()
         return [each if known else None for each, known in zip(merged, there, strict=True)]
 
 
@@ -163,11 +163,6 @@ def numbers_at(batch: Vectors, name: str, rows: Ints) -> Array:
     known = batch.known(name)[rows]
     numbers = batch.numbers(name)[rows]
     return numbers if known.all() else np.ma.MaskedArray(numbers, mask=~known)
-
-
-def nulls(column: Array) -> Bools:
-    """Which rows of a column of numbers are null."""
-    return np.ma.getmaskarray(column)
 
 
 def joined(parts: Sequence[Array]) -> Array:

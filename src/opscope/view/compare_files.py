@@ -36,7 +36,7 @@ def _html(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
 
 
 def _json(comparison: Comparison, path: Path, metrics: Sequence[Metric]) -> int:
-    from opscope.report.compare_metrics import with_metrics
+    from opscope.report.compare_rows import with_metrics
     from opscope.report.json import json_text
 
     path.write_text(

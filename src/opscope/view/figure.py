@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pictures for issues and papers, as SVG: a finding with the path it took, a call with its tensors
-over the steps.
+"""Pictures for issues and papers: a finding with the path it took, a call with its tensors over the
+steps. They are SVG; PNG is drawn of that by resvg (https://github.com/linebender/resvg), with the
+letters of the machine's fonts.
 
 What a run calls things is text in them and nothing else: no script, no link, no style of a run's
 own.
@@ -11,14 +12,17 @@ from __future__ import annotations
 import html
 import math
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from opscope.errors import UnavailableError
 from opscope.run.printable import number, printable
 from opscope.view.layout import HEIGHT, WIDTH
 
 MARGIN, LINE, LETTER = 24, 20, 7.3  # pixels: around everything, of a line, of a letter
+SCALE = 2  # pixels of a PNG for each of the picture, as screens of today show them
 LEAST = 720
 CHART = (420, 170)
 BARS = (420, 90)
@@ -254,3 +258,29 @@ def _sheet(parts: Sequence[str], width: int, height: int) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img">\n<style>{_STYLE}</style>\n'
         f'<rect width="{width}" height="{height}" fill="#ffffff"/>\n{inside}\n</svg>\n'
     )
+
+
+def picture_file(svg: str, path: Path) -> bytes:
+    """What a file of this name holds: the picture as PNG for .png, else as it is. Raises what png
+    raises.
+    """
+    return png(svg) if path.suffix.lower() == ".png" else svg.encode()
+
+
+def png(svg: str) -> bytes:
+    """The bytes of a PNG file. Raises UnavailableError where resvg is not installed, and where the
+    machine has none of the fonts that the picture names, whose letters would be missing.
+    """
+    try:
+        from resvg_py import svg_to_bytes
+    except ModuleNotFoundError as error:
+        raise UnavailableError(
+            "a picture as PNG needs resvg: pip install 'opscope[plot]'; .svg does without"
+        ) from error
+    drawn = bytes(svg_to_bytes(svg_string=svg, zoom=SCALE))
+    wordless = svg.replace("<text", "<desc").replace("</text", "</desc")
+    if wordless != svg and drawn == bytes(svg_to_bytes(svg_string=wordless, zoom=SCALE)):
+        raise UnavailableError(
+            "a picture as PNG needs a monospaced font, DejaVu Sans Mono say; .svg does without"
+        )
+    return drawn

@@ -37,19 +37,19 @@ def document_html(document: Document) -> str:
     """The document of a scan in a notebook; without its run, what it says alone."""
     from opscope.formats.registry import open_run
 
-    said = document._repr_html_()
+    text = document._repr_html_()
     if document.verb not in {"scan", "run"} or len(document.runs) != 1:
-        return said
+        return text
     try:
-        return _html(said, Documents(open_run(document.runs[0]), document), document.runs[0])
+        return _html(text, Documents(open_run(document.runs[0]), document), document.runs[0])
     except (OpscopeError, OSError):  # the run has gone since
-        return said
+        return text
 
 
-def _html(said: str, documents: Documents, title: str) -> str:
+def _html(text: str, documents: Documents, title: str) -> str:
     whole = documents.whole()
     picture = verdict_figure(whole["verdict"], whole["calls"], whole["names"])
-    return said + _picture(picture) + _frame(whole, title)
+    return text + _picture(picture) + _frame(whole, title)
 
 
 def _picture(svg: str) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from opscope.run.query import filled
 from opscope.run.vectors import Vectors, vectors
-from opscope.view.columns import Coder, Groups, joined, nulls, numbers_at
+from opscope.view.columns import Coder, Groups, joined, numbers_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -57,9 +57,9 @@ def series_of(calls: AllCalls, wanted: Ints, points: int) -> Series:
         rows = calls.rows(batch.keys[sized])
         operand = slots.numbers(batch, sized) * 2 + batch.are("io", "output")[sized]
         parts.append(_together(_points(whose[rows], operand, first[rows], batch, sized)))
-    found = _together({name: joined([part[name] for part in parts]) for name in _TOGETHER})
+    together = _together({name: joined([part[name] for part in parts]) for name in _TOGETHER})
     series: Series = defaultdict(list)
-    for each, operand, *point in zip(*_told(found), strict=True):
+    for each, operand, *point in zip(*_cells(together), strict=True):
         name, rank = divmod(each, most)
         slot, made = divmod(operand, 2)
         series[names.words[name], rank, _IO[made], slots.words[slot]].append(point)
@@ -75,8 +75,8 @@ def _points(whose: Ints, operand: Ints, first: Ints, batch: Vectors, rows: Ints)
         "first": first,
         "low": np.ma.filled(low, np.nan),
         "high": np.ma.filled(high, -np.inf),
-        "low_known": ~nulls(low),
-        "high_known": ~nulls(high),
+        "low_known": ~np.ma.getmaskarray(low),
+        "high_known": ~np.ma.getmaskarray(high),
         "lost": np.add.reduce([filled(numbers_at(batch, name, rows)) for name in _LOST]),
     }
 
@@ -86,7 +86,7 @@ def _together(points: Points) -> Points:
     return {name: groups.merged(how, points[name]) for name, how in _TOGETHER.items()}
 
 
-def _told(points: Points) -> Iterator[list[Any]]:
+def _cells(points: Points) -> Iterator[list[Any]]:
     """Columns as a page has them: whose, operand, first step, least, largest, what is lost."""
     yield from (points[name].tolist() for name in ("whose", "operand", "first"))
     yield from (_short(points[name], points[f"{name}_known"]) for name in ("low", "high"))

@@ -14,34 +14,33 @@ class Sources:
     """Files that a run names, each read once."""
 
     def __init__(self) -> None:
-        self._files: dict[str, list[str] | None] = {}
+        self._files: dict[str, list[str]] = {}
 
     def context(self, source: str | None) -> dict[str, Any] | None:
         """Lines around a place, the number of the first and of the one meant; None where they
         cannot be had.
         """
-        file_and_line = parse_place(source or "")
-        lines = None if file_and_line is None else self._lines(file_and_line[0])
-        if file_and_line is None or lines is None or not 0 < file_and_line[1] <= len(lines):
+        file, number, lines = self._place(source or "")
+        if not lines:
             return None
-        first = max(1, file_and_line[1] - AROUND)
-        shown = lines[first - 1 : file_and_line[1] + AROUND]
+        first = max(1, number - AROUND)
+        shown = lines[first - 1 : number + AROUND]
         return {
-            "file": file_and_line[0],
-            "line": file_and_line[1],
+            "file": file,
+            "line": number,
             "first": first,
             "lines": [text[:400] for text in shown],
         }
 
     def text(self, source: str) -> str | None:
         """The line alone, without its indentation."""
-        file_and_line = parse_place(source)
-        lines = None if file_and_line is None else self._lines(file_and_line[0])
-        if file_and_line is None or lines is None or not 0 < file_and_line[1] <= len(lines):
-            return None
-        return lines[file_and_line[1] - 1].strip()[:400] or None
+        _, number, lines = self._place(source)
+        return (lines[number - 1].strip()[:400] or None) if lines else None
 
-    def _lines(self, path: str) -> list[str] | None:
-        if path not in self._files:
-            self._files[path] = lines_of(path)
-        return self._files[path]
+    def _place(self, source: str) -> tuple[str, int, list[str]]:
+        """File, line and all lines of the file; none where the line is not there."""
+        file, number = parse_place(source) or ("", 0)
+        if number and file not in self._files:
+            self._files[file] = lines_of(file) or []
+        lines = self._files.get(file, [])
+        return file, number, lines if 0 < number <= len(lines) else []

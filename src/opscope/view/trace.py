@@ -71,11 +71,11 @@ class _Slices:
             stack.pop()
             yield _event("E", "", now, process, thread)
         stack.append(row["index"])
-        told = {"call": row["name"], "step": row["step"], "phase": row["phase"]}
+        about = {"call": row["name"], "step": row["step"], "phase": row["phase"]}
         if row["source"] and not redact & {"sources", "paths"}:
-            told["source"] = row["source"]
+            about["source"] = row["source"]
         name = row["op"] if row["level"] != "module" else row["name"]
-        yield _event("B", name, now, process, thread, **told)
+        yield _event("B", name, now, process, thread, **about)
         if row["level"] != "module" and "values" not in redact:
             if row["largest"] != UNKNOWN:
                 yield _event("C", "largest magnitude", now, process, 0, value=row["largest"])
@@ -88,14 +88,14 @@ class _Slices:
                 yield _event("E", "", self._now[process] + 1, process, thread)
 
 
-def _event(phase: str, name: str, now: int, process: int, thread: int, /, **told: Any) -> str:
+def _event(phase: str, name: str, now: int, process: int, thread: int, /, **about: Any) -> str:
     event = {"ph": phase, "ts": now, "pid": process, "tid": thread}
     if name:
         event["name"] = printable(name)
-    if told:
+    if about:
         event["args"] = {
             key: printable(value) if isinstance(value, str) else value
-            for key, value in told.items()
+            for key, value in about.items()
         }
     separator = "" if phase == "M" and now == 0 and name == "process_labels" else ",\n"
     return separator + json.dumps(event, ensure_ascii=False, allow_nan=False)

@@ -15,7 +15,7 @@ from opscope.run.keys import keys_of
 from opscope.run.query import filled
 from opscope.run.vectors import Vectors, codes_of
 from opscope.view.all_calls import lost_elements
-from opscope.view.columns import Groups, TextColumn, nulls, read
+from opscope.view.columns import Groups, TextColumn, read
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bools, Ints
@@ -102,7 +102,7 @@ def _norms(calls: AllCalls, rank: int) -> dict[str, Lines]:
 
 def _last(groups: Groups, index: Ints, column: Array) -> list[Any]:
     """What the last call of each group tells of those that tell something, None where none does."""
-    known = ~nulls(column)
+    known = ~np.ma.getmaskarray(column)
     last = groups.merged(np.maximum, np.where(known, index, -1))[groups.numbers]
     rows = np.where(known & (index == last), np.arange(len(index)), len(index))
     told: list[Any] = [*column.tolist(), None]

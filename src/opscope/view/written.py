@@ -46,7 +46,7 @@ def _facts(verdict: dict[str, Any], run: dict[str, Any]) -> Iterator[str]:
     packages = [f"{name} {run['packages'][name]}" for name in NAMED if name in run["packages"]]
     if packages:
         yield f"- {escape(', '.join(packages))}"
-    yield f"- {escape(', '.join(str(one) for one in verdict['runs']) or run['path'])}"
+    yield f"- {escape(', '.join(str(path) for path in verdict['runs']) or run['path'])}"
     for problem in run["problems"]:
         yield f"- incomplete: {escape(str(problem))}"
 
@@ -54,9 +54,9 @@ def _facts(verdict: dict[str, Any], run: dict[str, Any]) -> Iterator[str]:
 def _place(finding: dict[str, Any]) -> str:
     words = [f"step {finding['step']}", f"rank {finding['rank']}", finding["phase"]]
     module = finding["module"]
-    told = ", ".join(escape(word) for word in words if word)
+    about = ", ".join(escape(word) for word in words if word)
     inside = f" in {code(module)}" if module else ""
-    return f"{code(finding['call'] or '?')}{inside}, {told}, {escape(finding['confidence'])}"
+    return f"{code(finding['call'] or '?')}{inside}, {about}, {escape(finding['confidence'])}"
 
 
 def _finding(finding: dict[str, Any]) -> Iterator[str]:

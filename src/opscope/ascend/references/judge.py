@@ -61,8 +61,8 @@ def judge(
                 CANNOT, f"output {number} has {got.size} elements, the reference {wanted.size}"
             )
         compared.append((number, *_off(got.reshape(-1), wanted.reshape(-1), dtype), got.size))
-    wrong = [one for one in compared if one[1] > _SHARE * one[3]]
-    rows = tuple(one[:3] for one in compared)
+    wrong = [output for output in compared if output[1] > _SHARE * output[3]]
+    rows = tuple(output[:3] for output in compared)
     if not compared:
         return Judged(CANNOT, "no output was dumped")
     if not wrong:

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.sequences import Pair, common
-from opscope.run.hashes import distinct, mixed
+from opscope.run.hashes import distinct, mixed, within_groups
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def _pair_equal_groups(target: Tokens, golden: Tokens, matching: _Matching) -> N
     sizes = sizes_t[at_t]
     if not len(sizes):
         return
-    inner = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    inner = within_groups(sizes)
     mine = rows_t[np.repeat(starts_t[at_t], sizes) + inner]
     theirs = rows_g[np.repeat(starts_g[at_g], sizes) + inner]
     sure = _in_step(target, golden, mine, theirs, np.repeat(np.arange(len(sizes)), sizes))

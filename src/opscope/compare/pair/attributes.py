@@ -13,10 +13,10 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import numpy as np
 
 from opscope.compare.side.lowering import spelling
+from opscope.judge.arguments import given_arguments
 from opscope.operators.spelling import JAX, NAMESPACED, ONNX
 from opscope.questions.rows import rows_of_calls
 
@@ -97,21 +97,13 @@ def attributes(word: str, text: str | None, *, world: str) -> dict[str, tuple[fl
     """The attributes of one call from its column args; word is its kin, world whose operator it is
     (lowering.world).
     """
-    try:
-        tree = msgspec.json.decode(text) if text else {}
-    except (msgspec.DecodeError, RecursionError):
-        return {}
-    args, kwargs = (
-        (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
-    )
-    named = kwargs if isinstance(kwargs, dict) else {}
+    positional, named = given_arguments(text)
     given: dict[str, Any] = dict(_given(named))
-    positions = args if isinstance(args, list) else []
     named_alone = world in NAMESPACED
     positions_of = _GRAPH_POSITIONS if world == "graph" else {} if named_alone else _POSITIONS
     for name, position in positions_of.get(word, {}).items():
-        if name not in given and position < len(positions):
-            given[name] = positions[position]
+        if name not in given and position < len(positional):
+            given[name] = positional[position]
     if world == ONNX and isinstance(pads := given.get(_PADDING), list):
         given[_PADDING] = _in_pairs(pads)
     if world == JAX and isinstance(pads := given.get(_PADDING), list):

@@ -17,7 +17,7 @@ import numpy as np
 
 from opscope.compare.side.columns import API, MODULE, OPERATOR, Side
 from opscope.run.hashes import distinct
-from opscope.run.keys import NONE, place_of
+from opscope.run.keys import NONE, keys_of, place_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
@@ -87,9 +87,14 @@ def _has_inner(side: Side, leaf: Bools) -> Bools:
     """Calls that are no leaves although no recorded call lies inside them by its parent: told by
     content (without_enclosing).
     """
+    return ~leaf & ~_encloses(side)
+
+
+def _encloses(side: Side) -> Bools:
+    """Calls inside which a recorded call lies by its parent."""
     calls = side.calls
-    parents = np.unique((calls.process[calls.parent >= 0] << 40) | calls.parent[calls.parent >= 0])
-    return ~leaf & ~np.isin(calls.key, parents)
+    inner = calls.parent >= 0
+    return np.isin(calls.key, keys_of(calls.process[inner], calls.parent[inner]))
 
 
 def enclosing(side: Side, kept: Bools) -> Ints:
@@ -100,7 +105,7 @@ def enclosing(side: Side, kept: Bools) -> Ints:
     parents = np.full(len(calls), NONE, dtype=np.int64)
     inner = np.flatnonzero(calls.parent >= 0)
     if len(inner):
-        keys = (calls.process[inner] << 40) | calls.parent[inner]
+        keys = keys_of(calls.process[inner], calls.parent[inner])
         parents[inner] = place_of(keys, calls.key)
     for _ in range(_DEPTH):
         skipped = (parents >= 0) & ~kept[np.maximum(parents, 0)]
@@ -114,9 +119,7 @@ def apart(target: Side, golden: Side) -> Ints:
     """Places of the target's calls that golden's levels leave out, with no call inside them and
     inside no call that both recorded.
     """
-    calls = target.calls
     shared = recorded(target, golden)
     if shared.all():
         return np.empty(0, dtype=np.int64)
-    parents = np.unique((calls.process[calls.parent >= 0] << 40) | calls.parent[calls.parent >= 0])
-    return np.flatnonzero(~shared & ~np.isin(calls.key, parents) & (enclosing(target, shared) < 0))
+    return np.flatnonzero(~shared & ~_encloses(target) & (enclosing(target, shared) < 0))

@@ -19,6 +19,7 @@ from opscope.compare.pair.meetings import nodes_of, vague
 from opscope.compare.side.columns import ABSENT
 from opscope.compare.side.records import tensor_records
 from opscope.errors import FormatError, MissingValueError, UsageError
+from opscope.run.hashes import within_groups
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
@@ -137,8 +138,7 @@ def _equal(mine: Floats, theirs: Floats) -> tuple[Ints, Ints]:
     end = np.searchsorted(theirs[order], mine + slack, side="right")
     count = np.where(np.isnan(mine), 0, end - begin)
     which = np.repeat(np.arange(len(mine)), count)
-    within = np.arange(len(which)) - np.repeat(np.cumsum(count) - count, count)
-    return which, order[begin[which] + within]
+    return which, order[begin[which] + within_groups(count)]
 
 
 def _may_be_read(side: Side) -> Bools:

@@ -26,7 +26,7 @@ from opscope.compare.side.reduced_products import reduced_products
 from opscope.judge.tolerance import PRECISIONS
 from opscope.run.access import access_of
 from opscope.run.dtypes import DType, find_dtype
-from opscope.run.hashes import distinct, folded, mixed
+from opscope.run.hashes import distinct, folded, mixed, within_groups
 from opscope.run.keys import NONE
 from opscope.run.query import records
 
@@ -232,7 +232,7 @@ def _laid_out_alike(target: Tensors, golden: Tensors, match: Match) -> tuple[Int
         sizes.append(counts[calls])
     alike = np.flatnonzero((sizes[0] == sizes[1]) & (sizes[0] > 0))
     size = sizes[0][alike]
-    inner = np.arange(size.sum()) - np.repeat(np.cumsum(size) - size, size)
+    inner = within_groups(size)
     left, right = (np.repeat(start[alike], size) + inner for start in starts)
     other = (target.slot[left] != golden.slot[right]) | (
         target.output[left] != golden.output[right]

@@ -44,7 +44,7 @@ def bridged(side: Side, flow: Flow) -> Flow:
         for row in inputs_of(side, call):
             outside = source[row] < 0 and int(flow.state[row]) not in known
             if outside and waiting and tensors.size[row] > 1 and not tensors.constant[row]:
-                source[row] = _taken(waiting, tensors.size, int(tensors.size[row]))
+                source[row] = _take_last(waiting, tensors.size, int(tensors.size[row]))
                 producer[row] = tensors.call[source[row]]
         waiting += [
             row for row in outputs_of(side, call) if row not in read and tensors.size[row] > 1
@@ -113,7 +113,7 @@ class _Makers:
         return (alike or rows or [NONE])[0]
 
 
-def _taken(waiting: list[int], sizes: Ints, size: int) -> int:
+def _take_last(waiting: list[int], sizes: Ints, size: int) -> int:
     """Take the last of some rows that is so large, else the last."""
     alike = [row for row in waiting if sizes[row] == size]
     row = (alike or waiting)[-1]

@@ -20,6 +20,7 @@ import numpy as np
 
 from opscope.compare.side.columns import MODULE, Side
 from opscope.compare.side.producers import Flow
+from opscope.judge.arguments import given_arguments
 from opscope.operators.catalogue import kin, traits_of, works_in_place
 from opscope.operators.spelling import JAX, NAMESPACED, ONNX, TENSORFLOW, namespace, word_of
 from opscope.questions.rows import rows_of_calls
@@ -414,16 +415,10 @@ class _Draft:
 
 def _evaluates(text: str | None) -> bool:
     """Whether the arguments of a batch norm (column args) say that it does not train."""
-    try:
-        tree = msgspec.json.decode(text) if text else {}
-    except (msgspec.DecodeError, RecursionError):
-        return False
-    args, kwargs = (
-        (tree.get("args"), tree.get("kwargs")) if isinstance(tree, dict) else (None, None)
-    )
-    if isinstance(kwargs, dict) and kwargs.get("is_training") is not None:
-        return kwargs["is_training"] is False
-    return isinstance(args, list) and len(args) > _TRAINING and args[_TRAINING] is False
+    positional, named = given_arguments(text)
+    if named.get("is_training") is not None:
+        return named["is_training"] is False
+    return len(positional) > _TRAINING and positional[_TRAINING] is False
 
 
 def _code(words: dict[int, str], word: str) -> int:

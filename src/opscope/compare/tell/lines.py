@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from opscope.compare.side.records import call_records
 from opscope.questions.libraries import INSTALLED
+from opscope.run.printable import spans
 from opscope.run.query import records
 
 if TYPE_CHECKING:
@@ -41,16 +42,16 @@ def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
         for file, _, line in (source.rpartition(":") for source in sources if source)
         if line.isdigit()
     ][:MOST]
-    told = {*named}
+    shown = {*named}
     for file, lines in _beside(named):
         more = {(file, line) for line in lines}
-        if len(told | more) <= MOST:
-            told |= more
+        if len(shown | more) <= MOST:
+            shown |= more
     files = dict.fromkeys(file for file, _ in named)
     return [
-        span
+        f"{file}:{span}"
         for file in files
-        for span in _spans(file, sorted(line for of, line in told if of == file))
+        for span in spans(line for of, line in shown if of == file)
     ]
 
 
@@ -100,12 +101,3 @@ def _outwards(frames: Sequence[str], source: str) -> Iterator[str]:
         inside |= line == source
         if inside and not any(mark in line for mark in NOT_OWN):
             yield line
-
-
-def _spans(file: str, lines: list[int]) -> list[str]:
-    """Neighbouring lines as one span."""
-    cuts = [at for at, (line, following) in enumerate(pairwise(lines), 1) if following - line > 1]
-    parts = [lines[start:stop] for start, stop in pairwise([0, *cuts, len(lines)])]
-    return [
-        f"{file}:{part[0]}" if len(part) == 1 else f"{file}:{part[0]}-{part[-1]}" for part in parts
-    ]

@@ -5,8 +5,6 @@ the values of both runs.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from opscope.arrays import Array
@@ -14,9 +12,6 @@ from opscope.compare.pair.pairing import Pairing
 from opscope.compare.side.records import tensor_records, value_of
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.judge.mismatch import explain
-
-if TYPE_CHECKING:
-    pass
 
 MAX_ELEMENTS = 1 << 24
 

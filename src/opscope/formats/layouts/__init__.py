@@ -75,11 +75,7 @@ def resolve(
     if family is None or not device or min(device) <= 0 or min(shape, default=1) <= 0:
         return None
     for origin in _readings(family, shape, prefer):
-        host = (
-            origin.full
-            if origin.layout == "ND"
-            else plain.permute(origin.full, origin.layout, family.host)
-        )
+        host = _host_shape(origin, family)
         try:
             if family.device_shape(host, c0=device[-1], groups=max(groups, 1)) == device:
                 return origin
@@ -126,11 +122,7 @@ def to_host(
     The result may be a view. Raises UsageError when shapes or axes do not belong together.
     """
     family = _family(layout)
-    host = (
-        origin.full
-        if origin.layout == "ND"
-        else plain.permute(origin.full, origin.layout, family.host)
-    )
+    host = _host_shape(origin, family)
     c0 = device.shape[-1] if device.ndim else 0
     if c0 == 0 or family.device_shape(host, c0=c0, groups=max(groups, 1)) != device.shape:
         raise UsageError(
@@ -159,6 +151,13 @@ def from_host(host: Array, source: str, layout: str, *, c0: int = 16, groups: in
     if host.ndim != len(source):
         raise UsageError(f"a tensor of shape {list(host.shape)} is not in layout {source}")
     return family.pack(plain.transpose(host, source, family.host), c0=c0, groups=max(groups, 1))
+
+
+def _host_shape(origin: Origin, family: Family) -> tuple[int, ...]:
+    """All axes of a plain tensor in the layout that the family is defined against."""
+    if origin.layout == "ND":
+        return origin.full
+    return plain.permute(origin.full, origin.layout, family.host)
 
 
 def _family(layout: str) -> Family:

@@ -16,7 +16,6 @@ import msgspec
 from opscope.errors import FormatError
 from opscope.formats import opdebug
 from opscope.formats.mindspore.arguments import arguments_text
-from opscope.formats.mindspore.call_files import CallFiles
 from opscope.formats.mindspore.edges import Versions, Wiring, wire
 from opscope.formats.mindspore.evidence import Evidence
 from opscope.formats.mindspore.failed import Failed, failed_kernels, first_paragraph
@@ -38,6 +37,18 @@ from opscope.formats.mindspore.statistic import read_statistic
 from opscope.run.schema import Call, Stack
 
 GRAPH_OP = "KernelGraph"
+
+
+class CallFiles(msgspec.Struct, frozen=True):
+    """Where the tensors of one call come from; parameters of a graph call are executions of type
+    Parameter.
+    """
+
+    place: Place
+    run: Execution | None
+    node: Node | None = None
+    wiring: Wiring | None = None
+    parameters: tuple[tuple[Execution, str, str], ...] = ()  # execution, name, role
 
 
 class Folder(msgspec.Struct, frozen=True):

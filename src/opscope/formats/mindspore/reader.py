@@ -14,6 +14,7 @@ import numpy as np
 from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.foreign import ForeignRun, Tables
+from opscope.formats.loading import mapped_elements
 from opscope.formats.manifest import has_manifest, open_manifest
 from opscope.formats.mindspore.calls import Builder, Folder, Loaded, load_graph, read_folder
 from opscope.formats.mindspore.failed import Failed
@@ -244,11 +245,4 @@ def _read_bin(path: Path, true: DType | None) -> Array:
             path, f"element type {named.dtype if named else None} of a .bin is not known"
         )
     stored = np.dtype(np.float32) if true.name == "bfloat16" else true.to_numpy()
-    try:
-        size = path.stat().st_size
-        if size % stored.itemsize:
-            raise FormatError(path, f"{size} bytes are no whole number of {true.name}", offset=size)
-        values = np.memmap(path, stored, "r") if size else np.empty(0, stored)
-    except OSError as error:
-        raise FormatError(path, f"cannot be read: {error.strerror or error}") from error
-    return as_true_type(values, true, path)
+    return as_true_type(mapped_elements(path, stored, true.name), true, path)

@@ -16,7 +16,7 @@ from typing import Any
 
 from opscope.errors import FormatError
 from opscope.formats.foreign import UNKNOWN
-from opscope.formats.mindspore.call_files import CallFiles
+from opscope.formats.mindspore.calls import CallFiles
 from opscope.formats.mindspore.edges import Slot
 from opscope.formats.mindspore.graph import TensorType
 from opscope.formats.mindspore.kernels import Execution, SlotKey
@@ -191,8 +191,8 @@ def _device_type(files: CallFiles, key: SlotKey, slot: Slot | None) -> TensorTyp
     """The type the device really had, only where the graph says device types."""
     if slot is None or files.node is None:
         return None
-    told = files.node.device_inputs if key[0] == "input" else files.node.device_outputs
-    return slot.type if told is not None else None
+    types = files.node.device_inputs if key[0] == "input" else files.node.device_outputs
+    return slot.type if types is not None else None
 
 
 def _known(slot: Slot | None, file: TensorFile | None, line: StatisticRow | None) -> dict[str, Any]:

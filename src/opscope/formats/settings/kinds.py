@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -115,9 +115,7 @@ def find_kind(name: str) -> Kind:
     wanted = name.lower().removesuffix(".json")
     reference = BUILTIN.get(wanted)
     if reference is None:
-        near = get_close_matches(wanted, BUILTIN, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(BUILTIN)}"
-        raise UsageError(f"no settings of kind {name!r}{hint}")
+        raise UsageError(f"no settings of kind {name!r}; {_nearest(wanted, BUILTIN)}")
     module, _, attribute = reference.partition(":")
     kind: Kind = getattr(import_module(module), attribute)
     return kind
@@ -222,7 +220,11 @@ def chosen_purpose(kind: str, purposes: Mapping[str, str], purpose: str | None) 
     ):
         return next(name for name in purposes if name in same)
     if purpose not in purposes:
-        near = get_close_matches(purpose, purposes, n=1)
-        hint = f"; did you mean {near[0]}?" if near else f"; there are {', '.join(purposes)}"
-        raise UsageError(f"prepare {kind}: no purpose {purpose!r}{hint}")
+        raise UsageError(f"prepare {kind}: no purpose {purpose!r}; {_nearest(purpose, purposes)}")
     return purpose
+
+
+def _nearest(word: str, known: Collection[str]) -> str:
+    """What may have been meant, in words."""
+    near = get_close_matches(word, known, n=1)
+    return f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"

@@ -28,9 +28,8 @@ from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits, unsound
 from opscope.record.mindspore.cells import Scope, operator_of, path_below
 from opscope.record.mindspore.frames import Site
-from opscope.record.mindspore.ingest import Ingestor, Within
+from opscope.record.mindspore.ingest import Ingestor, Numbers, Within
 from opscope.record.mindspore.iterations import Iterations
-from opscope.record.mindspore.numbers import Numbers
 from opscope.record.mindspore.reading import (
     PARAMETER,
     array_of,

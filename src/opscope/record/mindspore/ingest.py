@@ -24,7 +24,6 @@ from opscope.operators.catalogue import knowing
 from opscope.record.arrays import bytes_of, measured
 from opscope.record.chosen import Chosen
 from opscope.record.mindspore.bits import is_origin, overflow_bits
-from opscope.record.mindspore.numbers import Numbers
 from opscope.record.mindspore.place import handed_declared
 from opscope.record.mindspore.raised import Raised, read_raised, taken_input
 from opscope.record.operators_met import OperatorsMet, told_row
@@ -61,6 +60,32 @@ class Taken(msgspec.Struct, frozen=True):
     phases: frozenset[str] = frozenset()
     finding: bool = False
     made: Mapping[int, int] = {}
+
+
+class Numbers(msgspec.Struct):
+    """The next free number of each kind in one process's tables, shared by whoever writes rows into
+    them.
+    """
+
+    index: int = 0
+    version: int = 0
+    storage: int = 0
+    stack: int = 0
+
+    def next_index(self) -> int:
+        """A number for a call."""
+        self.index += 1
+        return self.index - 1
+
+    def next_version(self) -> int:
+        """A number for bytes that were not seen before."""
+        self.version += 1
+        return self.version - 1
+
+    def next_stack(self) -> int:
+        """A number for a stack."""
+        self.stack += 1
+        return self.stack - 1
 
 
 NOTHING = Taken()

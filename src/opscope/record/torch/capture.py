@@ -22,7 +22,15 @@ from opscope.run.dtypes import find_dtype
 from opscope.substitute.arguments import Conditions, dtype_name, unknown_leaf
 from opscope.substitute.examine import same_bits
 from opscope.substitute.layout import WRITTEN, Call, Flags, Given, Laid
-from opscope.substitute.perform import Bound, Gathered, lay, outputs_of, perform, storage_key
+from opscope.substitute.perform import (
+    Bound,
+    Gathered,
+    lay,
+    outputs_of,
+    perform,
+    piece_of,
+    storage_key,
+)
 
 
 class Leaves:
@@ -143,11 +151,8 @@ class Captured:
         return Given(outputs=outputs, memories=memories, replaced=replaced), [*made.pieces, *after]
 
     def _after(self, memory: int, tensor: torch.Tensor) -> torch.Tensor:
-        size = self.call.memories[memory].size
         base = self.starts[storage_key(tensor)][1]
-        return torch.empty(0, dtype=torch.uint8, device=tensor.device).set_(
-            tensor.untyped_storage(), base, (size,), (1,)
-        )
+        return piece_of(tensor, base, self.call.memories[memory].size)
 
 
 def within(laid: Laid, size: int) -> bool:
@@ -234,11 +239,15 @@ def generator_state(
         or torch.device(kwargs.get("device") or "cpu").type != "cpu"
     ):
         raise NotCapturedError("it draws from an accelerator's generator")
-    generator = next(
+    return generator_of(args, kwargs).get_state().numpy().tobytes()
+
+
+def generator_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> torch.Generator:
+    """The generator of the CPU that a call draws from."""
+    return next(
         (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)),
         torch.default_generator,
     )
-    return generator.get_state().numpy().tobytes()
 
 
 def flags() -> Flags:

@@ -26,8 +26,9 @@ from opscope.record.own_code import is_user
 from opscope.record.torch.again import OWN_THREAD, Execution, matched, surroundings
 from opscope.record.torch.dynamo import Captured
 from opscope.record.torch.encoded import encode_window
-from opscope.record.torch.interpreted import Interpreted, frames_of, modules_of
+from opscope.record.torch.interpreted import Interpreted, modules_of
 from opscope.record.torch.perturbed import Converting
+from opscope.record.torch.stacks import frames_of
 from opscope.record.torch.windows import Cut, Cutter, Deviating, Run, judge, together
 from opscope.run.contain import tell
 from opscope.substitute.layout import WRITTEN
@@ -35,7 +36,7 @@ from opscope.substitute.layout import WRITTEN
 if TYPE_CHECKING:
     from opscope.record.torch.checker import Checker
 
-MOST_TOLD = 3  # executions of one graph that deviate; then it is known
+MOST_DEVIATIONS = 3  # executions of one graph that deviate; then it is known
 MOST_NODES = 50  # that are told
 LARGEST = 256 << 20  # bytes of a graph's inputs
 QUICK = 60.0  # seconds within which a graph is compiled once more whatever the budget
@@ -102,7 +103,7 @@ class CompiledCheck:
         """
         key = id(execution.captured)
         self._seen[key] += 1
-        if not self._checker.active or self._told[key] >= MOST_TOLD:
+        if not self._checker.active or self._told[key] >= MOST_DEVIATIONS:
             return False
         if self._seen[key] > 1 and not self._affords(self._seconds[key] / self._checks[key]):
             return False
@@ -411,7 +412,7 @@ def listed(made: Any) -> tuple[Any, ...]:
 
 def replayed(deviating: Deviating, slot: str) -> Replayed:
     """The verdict of a graph that deviates."""
-    deviation = deviating.found
+    deviation = deviating.deviation
     return Replayed(
         verdict="wrong",
         slot=slot,

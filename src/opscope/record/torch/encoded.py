@@ -21,7 +21,6 @@ def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Te
     views of, flat. None for what data cannot say: functions without a public place, graphs within,
     one memory read as two types.
     """
-    deviation = cut.deviating.found
     names = [node.name for node in cut.graph.nodes if node.op == "placeholder"]
     try:
         memories = _memories(cut.given)
@@ -49,13 +48,7 @@ def encode_window(cut: Cut, backend: str) -> tuple[dict[str, Any], list[torch.Te
                 if node.op == "output"
                 for each in node.args[0]
             ],
-            "witness": {
-                "place": cut.deviating.place,
-                "element": list(deviation.worst),
-                "got": str(deviation.got),
-                "expected": str(deviation.expected),
-                "tolerance": str(deviation.tolerance),
-            },
+            "witness": cut.deviating.witness(),
         }
     except ValueError:
         return None
@@ -115,13 +108,13 @@ def _argument(value: Any) -> Any:
         return {"tuple": [_argument(each) for each in value]}
     if isinstance(value, slice):
         return {"slice": [_argument(each) for each in (value.start, value.stop, value.step)]}
-    for kind, types, text in SAID:
+    for kind, types, text in ENCODED:
         if isinstance(value, types):
             return {kind: text(value)}
     raise ValueError(type(value).__name__)
 
 
-SAID: tuple[tuple[str, Any, Any], ...] = (
+ENCODED: tuple[tuple[str, Any, Any], ...] = (
     ("node", torch.fx.Node, lambda value: value.name),
     ("float", float, str),
     ("device", torch.device, lambda value: value.type),

@@ -26,8 +26,8 @@ class Stretch:
 
 
 @dataclass
-class Told:
-    """What one device told, from the end of step first to that of step last."""
+class Readings:
+    """What was read of one device, from the end of step first to that of step last."""
 
     first: int
     last: int
@@ -36,14 +36,16 @@ class Told:
 
 
 class FloatStatus:
-    """What devices told at the ends of steps."""
+    """What was read of devices at the ends of steps."""
 
     def __init__(self) -> None:
-        self._told: dict[str, Told] = {}
+        self._readings: dict[str, Readings] = {}
 
     @property
     def full(self) -> bool:
-        return any(len(told.stretches) >= MOST_STRETCHES for told in self._told.values())
+        return any(
+            len(readings.stretches) >= MOST_STRETCHES for readings in self._readings.values()
+        )
 
     def note(self, step: int, raised: Mapping[str, bool]) -> bool:
         """Take what was read at a step's end, by device; whether one was raised anew."""
@@ -51,23 +53,24 @@ class FloatStatus:
         return any(rose)
 
     def _note(self, step: int, device: str, now: bool) -> bool:  # noqa: FBT001 - what was read
-        known = self._told.get(device)
-        since, before = (0, False) if known is None else (min(known.last + 1, step), known.raised)
-        if known is None:
-            known = self._told[device] = Told(step, step)
-        known.last, known.raised = step, now
-        if now and not before:
-            known.stretches.append(Stretch(since, step, step))
+        since = 0
+        if device in self._readings:
+            since = min(self._readings[device].last + 1, step)
+        readings = self._readings.setdefault(device, Readings(step, step))
+        rose = now and not readings.raised
+        readings.last, readings.raised = step, now
+        if rose:
+            readings.stretches.append(Stretch(since, step, step))
         elif now:
-            known.stretches[-1].until = step
-        return now and not before
+            readings.stretches[-1].until = step
+        return rose
 
     def facts(self) -> dict[str, dict[str, list[int] | list[list[int]]]]:
         """What process.json says (docs/schema.md); nothing where no device saturates."""
         return {
             device: {
-                "read": [told.first, told.last],
-                "raised": [[each.since, each.seen, each.until] for each in told.stretches],
+                "read": [readings.first, readings.last],
+                "raised": [[each.since, each.seen, each.until] for each in readings.stretches],
             }
-            for device, told in self._told.items()
+            for device, readings in self._readings.items()
         }

@@ -73,8 +73,8 @@ class Formulas:
             try:
                 return genuine(node, *args)
             except Exception as error:
-                told = f"{type(error).__name__}: {error}"[:4000]
-                contain(self.failed, lambda: self.raised(named(type(node))[0], told))
+                text = f"{type(error).__name__}: {error}"[:4000]
+                contain(self.failed, lambda: self.raised(named(type(node))[0], text))
                 raise
             finally:
                 if entered is not None:
@@ -104,14 +104,14 @@ def named(node: type) -> tuple[str, str | None]:
     `models.Act.backward`.
     """
     function = node._forward_cls  # type: ignore[attr-defined]
-    held = [
+    captured = [
         cell.cell_contents
         for method in (function.forward, function.backward)
         for cell in getattr(method, "__closure__", None) or ()
     ]
-    op = next((each for each in held if isinstance(each, torch._ops.OpOverload)), None)
+    op = next((each for each in captured if isinstance(each, torch._ops.OpOverload)), None)
     formula = next(
-        (each._backward_fn for each in held if getattr(each, "_backward_fn", None) is not None),
+        (each._backward_fn for each in captured if getattr(each, "_backward_fn", None) is not None),
         function.backward,
     )
     code: CodeType | None = getattr(formula, "__code__", None)

@@ -14,8 +14,9 @@ from typing import Any
 
 import torch
 
-from opscope.record.own_code import OPSCOPE, frames_in, inside, is_user
+from opscope.record.own_code import OPSCOPE, inside, is_user
 from opscope.record.torch.dynamo import Captured
+from opscope.record.torch.stacks import Places, frames_of
 
 MOST_FRAMES = 64  # of the stack that a graph was called from
 # operators of higher order that call the graph they are given first with all the rest
@@ -140,12 +141,6 @@ def repeat(captured: Captured, book: Any, inputs: Sequence[Any]) -> Any:
     return Repeated(captured.module, captured.graph, book, held).run(*inputs[count:])
 
 
-def frames_of(node: torch.fx.Node) -> list[tuple[str, int, str]]:
-    """The lines of the program that a node was captured from, outermost first."""
-    text = node.meta.get("stack_trace") or ""
-    return frames_in(text)
-
-
 def modules_of(node: torch.fx.Node) -> list[tuple[str, str]]:
     """Path and class of the modules that a node belongs to, outermost first, the root left out."""
     modules = []
@@ -169,11 +164,11 @@ def path_below_root(source: str) -> str:
     return ".".join(words[2:]) if words[:1] in (["L"], ["G"]) else ".".join(words)
 
 
-def calling_frames(*, users: bool = False) -> list[tuple[str, int, str]]:
+def calling_frames(*, users: bool = False) -> Places:
     """The lines under way in this thread, outermost first, opscope's own left out; users: only
     those of the user's own code.
     """
-    lines: list[tuple[str, int, str]] = []
+    lines: Places = []
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and len(lines) < MOST_FRAMES:
         file = frame.f_code.co_filename
@@ -183,7 +178,7 @@ def calling_frames(*, users: bool = False) -> list[tuple[str, int, str]]:
     return lines[::-1]
 
 
-def played(run: Callable[[], Any], frames: Sequence[tuple[str, int, str]]) -> Callable[[], Any]:
+def played(run: Callable[[], Any], frames: Places) -> Callable[[], Any]:
     """A function that runs another below frames of these places in the program, outermost first."""
     for file, line, name in reversed(frames):
         run = framed(run, file, line, name)

@@ -17,7 +17,7 @@ from opscope.operators.rows import Row
 from opscope.operators.spelling import OWN, namespace, word_of
 from opscope.operators.traits import Traits
 from opscope.record.operators_met import told_row
-from opscope.substitute.schema import written_arguments
+from opscope.substitute.schema import overload_named, written_arguments
 
 _HEAD = """\
 # SPDX-License-Identifier: Apache-2.0
@@ -34,11 +34,9 @@ _NAMES_HEAD = """\
 def overloads(*namespaces: str) -> Iterator[Any]:
     """Every registered overload of these namespaces, in the order of their names."""
     for name in sorted(torch._C._dispatch_get_all_op_names()):
-        space, _, rest = name.partition("::")
-        short, _, overload = rest.partition(".")
-        if space in namespaces:
+        if name.partition("::")[0] in namespaces:
             with suppress(AttributeError, RuntimeError):
-                yield getattr(getattr(getattr(torch.ops, space), short), overload or "default")
+                yield overload_named(name)
 
 
 def draws(overload: Any) -> bool:

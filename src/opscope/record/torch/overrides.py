@@ -26,7 +26,7 @@ from opscope.record.torch.checker import LIMIT
 from opscope.record.torch.operators import describe
 from opscope.run.contain import contain
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
-from opscope.substitute.schema import written_arguments
+from opscope.substitute.schema import overload_named, written_arguments
 
 if TYPE_CHECKING:
     from opscope.record.torch.checker import Checker
@@ -252,13 +252,6 @@ class Override:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with self.aside():
             return self.func(*args, **kwargs)
-
-
-def overload_named(name: str) -> Any:
-    """The overload `aten::add.Tensor`, `aten::silu` or `aten::silu.default`."""
-    namespace, _, rest = name.partition("::")
-    short, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace), short), overload or "default")
 
 
 def gradient(

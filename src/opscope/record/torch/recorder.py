@@ -50,8 +50,8 @@ from opscope.record.torch.modules import (
 )
 from opscope.record.torch.optimizers import LiveOptimizers
 from opscope.record.torch.sentinel import Sentinel
+from opscope.record.torch.stacks import traced_lines
 from opscope.record.torch.subclasses import allow_subclasses
-from opscope.record.torch.traced import traced_lines
 from opscope.record.torch.training import Training
 from opscope.record.torch.uncompiled import leave_package_uncompiled, leave_uncompiled
 from opscope.run.arrow import encode_rows

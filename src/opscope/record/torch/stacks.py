@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python stacks, interned: each distinct one is resolved once, without reading a source file."""
+"""Python stacks, interned: each distinct one is resolved once, without reading a source file; and
+which lines of the program stand behind code that torch.fx generates.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from typing import TypeVar
 import torch
 
 from opscope.kernels.calls import Site
-from opscope.record.own_code import OPSCOPE, inside, is_user
+from opscope.record.own_code import OPSCOPE, frames_in, inside, is_user
+from opscope.record.torch.modules import tree
 
 TORCH = str(Path(torch.__file__).parent)
 GRAPHS = frozenset(
@@ -114,12 +117,12 @@ class Stacks:
         """
         every = chain.from_iterable(map(self._frames_of, codes, instructions))
         frames = [frame for frame in every if not frame.ours]
-        told = set(frames)  # few of a deep recursion
+        distinct = set(frames)  # few of a deep recursion
         number = self._count
         self._count += 1
         self.fresh.append((number, tuple([frame.text for frame in frames])))
-        engine = _first(frames, {frame for frame in told if frame.engine}, len(frames))
-        graph = _first(frames, {frame for frame in told if frame.graph}, None)
+        engine = _first(frames, {frame for frame in distinct if frame.engine}, len(frames))
+        graph = _first(frames, {frame for frame in distinct if frame.graph}, None)
         user = (
             frames[:engine] if graph is None or graph > engine else frames[graph:engine]
         )  # generated code is not the user's
@@ -128,9 +131,9 @@ class Stacks:
             source=user_line(user),
             outer=user_line(frames if graph is None else frames[graph:]) or library_line(frames),
             checkpoint=any(frame.checkpoint for frame in set(frames[:engine])),
-            optimizer=any(frame.stepping for frame in told),
-            gradient=any(frame.gradient for frame in told),
-            closure=any(frame.optimizer for frame in told) and in_closure(frames),
+            optimizer=any(frame.stepping for frame in distinct),
+            gradient=any(frame.gradient for frame in distinct),
+            closure=any(frame.optimizer for frame in distinct) and in_closure(frames),
             compiled=graph is not None,
             api=api_name(frames),
         )
@@ -196,3 +199,38 @@ def api_name(frames: list[Frame]) -> str | None:
         elif frame.file.endswith(("/functional.py", "/_tensor.py")):
             name = f"torch.{frame.name}"
     return name
+
+
+def frames_of(node: torch.fx.Node) -> Places:
+    """The lines of the program that a node of a graph was captured from."""
+    return frames_in(node.meta.get("stack_trace") or "")
+
+
+def traced_lines(root: torch.nn.Module) -> dict[CodeType, dict[int, Places]]:
+    """The code of every graph that a model holds and calls (an exported one that is loaded, one
+    that is traced), and by line of it those of the program
+    from which the operators there were traced; a torch that does not say how it counts them (2.4)
+    gives none.
+    """
+    lines = {}
+    for _, module in tree(root):
+        if isinstance(module, torch.fx.GraphModule):
+            code = getattr(type(module).forward, "__code__", None)
+            if isinstance(code, CodeType):
+                lines[code] = _lines(module, code.co_firstlineno)
+    return lines
+
+
+def _lines(module: torch.fx.GraphModule, first: int) -> dict[int, Places]:
+    """torch counts the lines of its nodes from the first of the code (GraphModule._lineno_map);
+    older ones counted from elsewhere, and did not say from where.
+    """
+    if not hasattr(module, "_prologue_start"):
+        return {}
+    nodes = list(module.graph.nodes)
+    places = {
+        first + line: frames_of(nodes[index])
+        for line, index in (getattr(module, "_lineno_map", None) or {}).items()
+        if index is not None and index < len(nodes)
+    }
+    return {line: frames for line, frames in places.items() if frames}

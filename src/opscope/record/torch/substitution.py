@@ -21,7 +21,7 @@ import torch
 
 from opscope.errors import UnavailableError
 from opscope.record.torch.aside import PLAIN, aside
-from opscope.record.torch.capture import Captured, NotCapturedError, capture
+from opscope.record.torch.capture import Captured, NotCapturedError, capture, generator_of
 from opscope.record.torch.mode import WatchingMode
 from opscope.record.torch.operators import describe, gives_tensors, unhindered
 from opscope.substitute.apart import Apart
@@ -29,7 +29,7 @@ from opscope.substitute.arguments import dtype_named
 from opscope.substitute.function import imported
 from opscope.substitute.layout import Given, Laid
 from opscope.substitute.overlay import package, run_substitute
-from opscope.substitute.perform import Bound, storage_key
+from opscope.substitute.perform import Bound, piece_of, storage_key
 from opscope.substitute.registry import kind_named
 from opscope.substitute.rules import Rule, rule_for
 from opscope.substitute.schema import draws_random, only_views
@@ -160,11 +160,8 @@ class Substitution:
                     self.close()
                 raise
         if reply.random is not None:
-            generator = next(
-                (each for each in (*args, *kwargs.values()) if isinstance(each, torch.Generator)),
-                torch.default_generator,
-            )
-            generator.set_state(torch.frombuffer(bytearray(reply.random), dtype=torch.uint8))
+            state = torch.frombuffer(bytearray(reply.random), dtype=torch.uint8)
+            generator_of(args, kwargs).set_state(state)
         return reply.given or Given(outputs={}), pieces
 
 
@@ -224,10 +221,7 @@ class Delivery:
         if number < self.first:
             owner = self.owners[number]
             base = self.captured.starts[storage_key(owner)][1]
-            size = self.captured.call.memories[number].size
-            return torch.empty(0, dtype=torch.uint8, device=owner.device).set_(
-                owner.untyped_storage(), base, (size,), (1,)
-            )
+            return piece_of(owner, base, self.captured.call.memories[number].size)
         if number not in self._made:
             self._made[number] = self.pieces[number - self.first].to(self._device())
         return self._made[number]

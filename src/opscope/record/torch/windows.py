@@ -39,7 +39,17 @@ class Deviating(msgspec.Struct, frozen=True):
     """Which output of a graph or window deviates."""
 
     place: int
-    found: Deviation
+    deviation: Deviation
+
+    def witness(self) -> dict[str, Any]:
+        """The element that deviates most, as data (docs/schema.md, judgements)."""
+        return {
+            "place": self.place,
+            "element": list(self.deviation.worst),
+            "got": str(self.deviation.got),
+            "expected": str(self.deviation.expected),
+            "tolerance": str(self.deviation.tolerance),
+        }
 
 
 class Cut(msgspec.Struct, frozen=True):

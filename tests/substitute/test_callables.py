@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from opscope.substitute.gradients import function_named
+from opscope.substitute.callables import function_named
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED
 
 

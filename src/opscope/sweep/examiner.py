@@ -27,17 +27,17 @@ from opscope.sweep.tasks import Counts, Swept
 
 LIMIT = 1 << 26  # bytes of a call's tensors
 REPEATS = 4  # calls of one signature: their values differ
-TOLD = 3  # findings of one operator, type and reason
+MOST_WRONG = 3  # calls of one operator and type that are accused
 MAY_ALIAS = getattr(torch.Tag, "maybe_aliasing_or_mutating", None)  # torch 2.4 marks nothing so
 
 
 class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Examines the first calls of every signature whose operator is wanted."""
 
-    def __init__(self, pattern: str | None, told: Callable[[Swept], None]) -> None:
+    def __init__(self, pattern: str | None, accuse: Callable[[Swept], None]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.pattern = pattern
-        self.told = told
+        self.accuse = accuse
         self.sample = ""
         self.counts: dict[tuple[str, str], Counts] = {}
         self.others: dict[str, None] = {}
@@ -82,16 +82,16 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     def _examine(self, func: Any, captured: Any, result: Any, writes: frozenset[str]) -> None:
         given, _ = captured.given(result)
-        target = {
-            slot: tensor
+        outputs = {
+            slot: tensor.detach().cpu()
             for slot, tensor in outputs_of(result, captured.tensors, writes).items()
             if slot in given.outputs and not tensor._is_zerotensor()  # which has no memory
         }
-        kept = {slot: tensor.detach().cpu() for slot, tensor in target.items()}
         try:
             with torch.no_grad(), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                verdict = examine(Bound(captured.call, captured.pieces, func, writes), kept).verdict
+                bound = Bound(captured.call, captured.pieces, func, writes)
+                verdict = examine(bound, outputs).verdict
         except (OpscopeError, *FAILURES) as error:
             self._miss(func, tuple(captured.tensors.values()), f"{type(error).__name__}: {error}")
             return
@@ -100,12 +100,12 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if verdict.verdict != "wrong":
             return
         counts.wrong += 1
-        if counts.wrong <= TOLD:
+        if counts.wrong <= MOST_WRONG:
             tensors = {
                 slot: f"{laid.dtype}{list(laid.shape)} strides {list(laid.stride)}"
                 for slot, laid in captured.call.tensors.items()
             }
-            self.told(
+            self.accuse(
                 Swept(
                     op=counts.op,
                     sample=self.sample,
@@ -135,10 +135,10 @@ class Examiner(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def sweep(
-    programs: Iterable[Program], pattern: str | None, told: Callable[[Swept], None]
+    programs: Iterable[Program], pattern: str | None, accuse: Callable[[Swept], None]
 ) -> Examiner:
-    """Run programs and tell what is wrong in them; programs that raise are left where they did."""
-    examiner = Examiner(pattern, told)
+    """Run programs, accuse what is wrong in them; those that raise are left where they did."""
+    examiner = Examiner(pattern, accuse)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for number, program in enumerate(programs):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The gradient of a function, by autograd of its forward call: for dumps of API calls, whose
-backward has no operator of its own.
+"""What a call is made again with, by its name: operators, functions by the names that dumps of API
+calls give them (Functional.linear, Tensor.add, Torch.cat, torch.nn.functional.gelu), and the
+gradient of either, by autograd of its forward call: in such dumps a backward has no operator of its
+own.
 
 Dumps differ in what they call a function's gradient: what the autograd node of its result hands on,
 in the node's order (of a function of several operators, that is the last one's), or what reaches
@@ -9,16 +11,56 @@ its arguments, in their order.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from torch.overrides import get_overridable_functions
 
+from opscope.errors import UnavailableError
 from opscope.kernels.arguments import Tree
-from opscope.substitute.apis import find_api
+from opscope.substitute.kernels import KERNELS
 from opscope.substitute.layout import ARGUMENTS, GRADIENT, GRADS, WANTED, Call
 from opscope.substitute.perform import LEAVES, reference_for
 from opscope.substitute.schema import find_operator
+
+HOMES: dict[str, Any] = {
+    "Functional": torch.nn.functional,
+    "torch.nn.functional": torch.nn.functional,
+    "Tensor": torch.Tensor,
+    "torch.Tensor": torch.Tensor,
+    "Torch": torch,
+    "torch": torch,
+    "VF": getattr(torch, "_VF", torch),
+    "torch.linalg": torch.linalg,
+    "torch.special": torch.special,
+    "torch.fft": torch.fft,
+}
+NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
+# Leave the world of tensors, or run what they are given.
+FORBIDDEN = frozenset(
+    {
+        "numpy",
+        "tolist",
+        "backward",
+        "register_hook",
+        "map_",
+        "map2_",
+        "apply_",
+        "share_memory_",
+        "storage",
+        "set_",
+        "__setstate__",
+        "__reduce__",
+        "__reduce_ex__",
+        "__deepcopy__",
+        "data_ptr",
+        "from_file",
+        "frombuffer",
+        "record_stream",
+    }
+)
 
 
 def function_of(call: Call) -> Callable[..., Any]:
@@ -34,6 +76,35 @@ def function_named(op: str) -> Callable[..., Any]:
         return gradient_of(function_named(op.removeprefix(GRADIENT)))
     function: Callable[..., Any] = find_operator(op) if "::" in op else find_api(op)
     return function
+
+
+def find_api(op: str) -> Callable[..., Any]:
+    """The function of this name; UnavailableError for one that torch does not have or that is no
+    tensor operation.
+    """
+    if op in KERNELS:
+        return KERNELS[op]
+    home, _, name = op.rpartition(".")
+    known = HOMES.get(home)
+    if known is None or NAME.fullmatch(name) is None:
+        raise UnavailableError(
+            f"{op} is not a function of PyTorch, and opscope has no substitute for it"
+        )
+    function = getattr(known, name, None)
+    if not callable(function):
+        raise UnavailableError(f"torch {torch.__version__} has no function {op}")
+    if name in FORBIDDEN or function not in overridable():
+        raise UnavailableError(f"{op} is not an operation on tensors")
+    return function  # type: ignore[no-any-return]
+
+
+def overridable() -> frozenset[Any]:
+    """The functions of torch that take tensors, by torch's own list: none of them reads files or
+    runs code.
+    """
+    return frozenset(
+        function for functions in get_overridable_functions().values() for function in functions
+    )
 
 
 def gradient_of(function: Callable[..., Any]) -> Callable[..., list[Any]]:
