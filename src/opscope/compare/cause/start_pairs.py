@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from itertools import product
-from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -55,33 +54,29 @@ class StartPairs:
 
     def partners(self, walks: list[Walk], mine: list[int], theirs: list[int]) -> tuple[int, int]:
         """The starts that belong together: one operator of the same inputs, or two that are given
-        something else from outside, else those with the most weight, of these those of one operator
-        that make as much, of these those that share an input, of these those of which nothing
-        agrees again, of these those that make other numbers than whole ones, the earliest; else the
-        earliest.
+        something else from outside, else those with the most weight, of these those that share an
+        input, of these those of which nothing agrees again, of these those that make other numbers
+        than whole ones, the earliest; else the earliest.
         """
         if not mine or not theirs:
             return (mine or [NONE])[0], (theirs or [NONE])[0]
-        ranked = (
-            ((*self._rank(walks, start, partner), -i - j), (start, partner))
-            for i, start in enumerate(mine[:MAX_STARTS])
-            for j, partner in enumerate(theirs[:MAX_STARTS])
-        )
-        (*_, comparable, shared, _, _, _), pair = max(ranked, key=itemgetter(0))
-        return pair if comparable or shared else (mine[0], theirs[0])
-
-    def _rank(self, walks: list[Walk], *starts: int) -> tuple[int, ...]:
-        """How likely two starts belong together, as told above."""
-        shared, whole = self.shared(*starts)
-        outside = (walk.outside(start) for walk, start in zip(walks, starts, strict=True))
-        operators = (
-            family(side.operator(start)) for side, start in zip(self._sides, starts, strict=True)
-        )
-        alike = (whole and len({*operators}) == 1) or bool(set.intersection(*outside))
-        orders = (walk.order(start) for walk, start in zip(walks, starts, strict=True))
-        apart, weight, lasting = map(sum, zip(*orders, strict=True))
-        numbers = self._numbers(*starts)
-        return alike, apart, weight, self.comparable(*starts), shared, lasting, numbers
+        ops = [
+            [family(side.operator(call)) for call in calls]
+            for side, calls in zip(self._sides, (mine, theirs), strict=True)
+        ]
+        best: tuple[tuple[int, ...], int, int] | None = None
+        for i, start in enumerate(mine[:MAX_STARTS]):
+            for j, partner in enumerate(theirs[:MAX_STARTS]):
+                shared, whole = self.shared(start, partner)
+                orders = zip(walks[0].order(start), walks[1].order(partner), strict=True)
+                alike = (whole and ops[0][i] == ops[1][j]) or bool(
+                    walks[0].outside(start) & walks[1].outside(partner)
+                )
+                apart, weight, lasting = map(sum, orders)
+                order = alike, apart, weight, shared, lasting, self._numbers(start, partner)
+                candidate = (*order, -i - j), start, partner
+                best = candidate if best is None or candidate[0] > best[0] else best
+        return (best[1], best[2]) if best is not None and best[0][3] else (mine[0], theirs[0])
 
     def _numbers(self, *starts: int) -> int:
         """How many of two starts make numbers that are not whole: another choice, or a batch in
