@@ -14,11 +14,11 @@ from opscope.compare.cause.inside_graphs import inside
 from opscope.compare.cause.parted_calls import first_parted
 from opscope.compare.cause.read_after_graphs import read_otherwise
 from opscope.compare.pair.unpaired import half_compiled
+from opscope.compare.side.call_rows import graph_around
 from opscope.compare.side.columns import OPERATOR
 from opscope.operators.catalogue import traits_of
 from opscope.operators.spelling import COMPILED
 from opscope.run.hashes import mixed
-from opscope.run.keys import NONE, keys_of, place_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
@@ -37,7 +37,7 @@ def with_graphs(pairing: Pairing, causes: list[Cause]) -> list[Cause]:
         return causes
     side = pairing.target
     graphs = side.which(side.calls.op, lambda op: op.startswith(COMPILED))
-    around = _graph_around(side, graphs)
+    around = graph_around(side)
     asked = graphs & ~_told_whole(side, graphs, around)
     call = first_parted(pairing, asked, otherwise=read_otherwise(pairing, asked, around))
     if call is None:
@@ -65,19 +65,6 @@ def _told_whole(side: Side, graphs: Bools, calls_around: Ints) -> Bools:
     whole[around[made]] = True
     whole[graph[untold]] = False
     return whole
-
-
-def _graph_around(side: Side, graphs: Bools) -> Ints:
-    """The innermost graph around each call, NONE where there is none."""
-    calls = side.calls
-    parent = np.where(
-        calls.parent >= 0, place_of(keys_of(calls.process, calls.parent), calls.key), NONE
-    )
-    around, at = np.full(len(calls), NONE), parent
-    while (at >= 0).any():
-        around = np.where((around < 0) & (at >= 0) & graphs[at], at, around)
-        at = np.where((around < 0) & (at >= 0), parent[at], NONE)
-    return around
 
 
 def _draws_inside(pairing: Pairing) -> bool:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.call_rows import graph_around, inputs_of
 from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE, place_of
@@ -125,12 +125,12 @@ def _rows_on_one_side(
         _contents(pairing, 1, back[1], read=True),
     )
     tensors, calls = target.tensors, target.calls
-    here = (calls.rank == place[0]) & (calls.step == place[1]) & _forward(target) & calls.leaf
+    here = (calls.rank == place[0]) & (calls.step == place[1]) & _single(target) & calls.leaf
     rows = np.flatnonzero(
         tensors.output & here[tensors.call] & ~meetings.unmet(0) & ~vague & ~tensors.parameter
     )
     rows = rows[(meetings.partner[0][rows] >= 0) & (tensors.size[rows] >= least)]
-    rows = rows[_forward(golden)[golden.tensors.call[meetings.partner[0][rows]]]]
+    rows = rows[_single(golden)[golden.tensors.call[meetings.partner[0][rows]]]]
     partner = meetings.partner[0][rows]
     content = pairing.flows[0].state[rows], pairing.flows[1].state[partner]
     flows = [np.isin(content[number], written[number]) for number in (0, 1)]
@@ -143,8 +143,9 @@ def _tell(side: Side) -> bool:
     return bool((side.calls.forward >= 0).any())
 
 
-def _forward(side: Side) -> Bools:
-    return side.in_phase("forward")
+def _single(side: Side) -> Bools:
+    """Calls of a forward pass that have backward passes of their own, not that of a graph."""
+    return side.in_phase("forward") & (graph_around(side) < 0)
 
 
 def _with_gradients(side: Side) -> Bools:
