@@ -75,7 +75,9 @@ def _cast(candidate: Candidate) -> Candidate:
 
 
 def _cast_part(part: Part) -> Part:
-    values = None if part.values is None else part.values.astype(dtype_of(USUAL).to_numpy())
+    from opscope.narrow import as_type
+
+    values = None if part.values is None else as_type(part.values, dtype_of(USUAL).to_numpy())
     return Part(msgspec.structs.replace(part.row, dtype=USUAL, stats={}), values)
 
 

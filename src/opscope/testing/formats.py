@@ -29,6 +29,7 @@ import numpy as np
 from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError, OpscopeError
 from opscope.formats.registry import Format
+from opscope.narrow import widened
 from opscope.run.dtypes import find_dtype
 from opscope.run.protocol import Run
 from opscope.run.query import records
@@ -265,7 +266,7 @@ def reference(values: Array) -> dict[str, Any]:
     wide = (
         np.abs(values.astype(np.complex128))
         if values.dtype.kind == "c"
-        else values.astype(np.float64)
+        else widened(values).astype(np.float64)
     )
     finite = wide[np.isfinite(wide)]
     statistics: dict[str, Any] = {
