@@ -13,7 +13,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import TracebackType
 
@@ -39,7 +38,7 @@ from opscope.minimize.search import OutOfTime, Search
 from opscope.minimize.shrink_values import all_of
 from opscope.narrow import as_type, widened
 from opscope.repro.ddmin import ddmin
-from opscope.repro.graph import Element, Part, write_window
+from opscope.repro.graph import Element, Part, graph_script, write_window
 from opscope.repro.runner import Outcome, execute
 from opscope.repro.tensorfile import read_tensors
 from opscope.repro.worker import Trial, Worker
@@ -64,8 +63,7 @@ class GraphOracle:
         self._limit = max(limit, COMPILING)
         self._folder = Path(tempfile.mkdtemp(prefix="opscope-minimize-"))
         script = self._folder / "repro_graph.py"
-        with as_file(files("opscope.repro").joinpath("scripts", script.name)) as source:
-            shutil.copyfile(source, script)
+        script.write_text(graph_script(), encoding="utf-8")
         worker = Path(__file__).with_name("graph_worker.py")
         self._worker = Worker(worker, script, imports, clean=False, python=python)
 

@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The torch form: operators of PyTorch's dispatcher, by a script that needs torch and
-safetensors.
-"""
+"""The torch form: operators of PyTorch's dispatcher, by a script that needs torch."""
 
 from __future__ import annotations
 
@@ -36,5 +34,5 @@ FORM = Form(
     script=script_text,
     section=call_section,
     code=code,
-    needs="torch and safetensors",
+    needs="torch",
 )

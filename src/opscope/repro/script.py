@@ -22,11 +22,11 @@ PARTS_END = "# --- end of parts ---\n"
 
 
 def script_text(case: Case) -> str:
-    """Source of repro.py (Python 3.8, torch and safetensors); UsageError when the case holds what
+    """Source of repro.py (Python 3.8, torch); UsageError when the case holds what
     cannot be code.
     """
     parse_operator(case.op)
-    whole = template("repro.py", "allowing", "verdict", "judging", "rebuilding")
+    whole = template("repro.py", "allowing", "verdict", "stored", "judging", "rebuilding")
     before, rest = whole.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}{call_section(case)}{END}{after}"
