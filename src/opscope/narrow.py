@@ -129,19 +129,18 @@ FORMATS = {
     # The upper half of an IEEE 754 binary32: "A Study of BFLOAT16 for Deep Learning Training",
     # Kalamkar et al., arXiv:1905.12322
     "bfloat16": Format(8, 7, 127, "ieee"),
-    # "OCP 8-bit Floating Point Specification (OFP8)", revision 1.0, table 1
+    # "OCP 8-bit Floating Point Specification (OFP8)", revision 1.0
     "float8_e4m3fn": Format(4, 3, 7, "fn"),
     "float8_e5m2": Format(5, 2, 15, "ieee"),
     # "8-bit Numerical Formats for Deep Neural Networks", Noune et al., arXiv:2206.02915
     "float8_e4m3fnuz": Format(4, 3, 8, "fnuz"),
     "float8_e5m2fnuz": Format(5, 2, 16, "fnuz"),
-    # "Hybrid 8-bit Floating Point (HFP8) Training and Inference for Deep Neural Networks",
-    # Sun et al., NeurIPS 2019, has the bias of 11
+    # The same with a bias of 11, as LLVM defines it (APFloat.h, Float8E4M3B11FNUZ)
     "float8_e4m3b11fnuz": Format(4, 3, 11, "fnuz"),
     # What IEEE 754 makes of other widths (clause 3.4)
     "float8_e4m3": Format(4, 3, 7, "ieee"),
     "float8_e3m4": Format(3, 4, 3, "ieee"),
-    # "OCP Microscaling Formats (MX) Specification", version 1.0, section 5.4.1
+    # "OCP Microscaling Formats (MX) Specification", version 1.0: E8M0
     "float8_e8m0fnu": Format(8, 0, 127, "scale"),
 }
 

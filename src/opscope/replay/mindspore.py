@@ -364,7 +364,7 @@ def metrics_of(
     for slot, array in target.items():
         true = made.wide.get(slot)
         if true is not None and true.size == array.size:
-            mine = torch.from_numpy(np.array(array, np.float64)).to(
+            mine = torch.from_numpy(np.array(widened(array), np.float64)).to(
                 dtype_named(type_of(material, made, slot))
             )
             columns = columns_of(mine.reshape(true.shape), torch.from_numpy(np.array(true)))
