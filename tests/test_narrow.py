@@ -192,10 +192,19 @@ def test_names(name: str) -> None:
     assert pickle.loads(pickle.dumps(narrow.dtype(name))) == narrow.dtype(name)
 
 
+def test_a_single_number() -> None:
+    every = np.array(0xFFFFFFFF, np.uint32).view(np.float32)
+    for name in NAMES:
+        assert narrowed(every, name).shape == ()
+        assert np.isnan(widened(narrowed(every, name)))
+        assert widened(narrowed(np.array(1.0), name)).tolist() == 1.0
+
+
 def test_other_types_are_left_alone() -> None:
     pair = np.dtype([("bfloat16", "u2"), ("more", "u2")])
     assert name_of(pair) == pair.name
     assert name_of(np.dtype("f4")) == "float32"
+    assert name_of(np.dtype([])) == "void"
     assert not is_narrow(np.dtype("f2"))
     for array in (np.ones(2, np.float16), np.ones(2, ml_dtypes.int4), np.zeros(2, pair)):
         assert widened(array) is array

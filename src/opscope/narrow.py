@@ -159,7 +159,7 @@ def dtype_of(name: str) -> np.dtype[Any]:
 def name_of(elements: np.dtype[Any]) -> str:
     """The name of a type: of ours and of ml_dtypes' that of the format, else NumPy's."""
     names = elements.names
-    if names is not None and names[0] in FORMATS and elements == dtype(names[0]):
+    if names and names[0] in FORMATS and elements == dtype(names[0]):
         return names[0]
     return elements.name
 
@@ -256,8 +256,8 @@ def _upper_halves(numbers: Array) -> Array:
     least where the place is even, and the lower half cut off.
     """
     bits = numbers.view(np.uint32)
-    rounded = (bits + (((bits >> np.uint32(16)) & np.uint32(1)) + np.uint32(0x7FFF))) >> np.uint32(
-        16
-    )
-    quiet = (bits >> np.uint32(16)) & np.uint32(0x8000) | np.uint32(FORMATS["bfloat16"].nan)
+    upper = bits >> np.uint32(16)
+    with np.errstate(over="ignore"):  # of a single NaN with all bits set
+        rounded = (bits + (np.uint32(0x7FFF) + (upper & np.uint32(1)))) >> np.uint32(16)
+    quiet = upper & np.uint32(0x8000) | np.uint32(FORMATS["bfloat16"].nan)
     return np.where(np.isnan(numbers), quiet, rounded)
