@@ -188,9 +188,8 @@ def widened(array: Array) -> Array:
         return array
     bits = array.view(FORMATS[name].unsigned)
     if name == "bfloat16":
-        wide = np.asarray(bits.astype(np.uint32))
-        wide <<= np.uint32(16)
-        return wide.view(np.float32)
+        wide = np.left_shift(bits, np.uint32(16), dtype=np.uint32)
+        return np.asarray(wide).view(np.float32)
     return np.asarray(_numbers(name).take(bits))
 
 
