@@ -39,6 +39,7 @@ __version__ = VERSION
 if TYPE_CHECKING:
     from opscope.compare.api import compare as compare
     from opscope.formats.registry import open_run as open_run
+    from opscope.narrow import widened as widened
     from opscope.operators.declare import declare as declare
     from opscope.record.jax.door import watch_jax as watch_jax
     from opscope.record.join import mark_step as mark_step
@@ -80,6 +81,7 @@ __all__ = [
     "set_dump",
     "substitute",
     "watch_jax",
+    "widened",
 ]
 
 # Name -> the module it lives in; it has the same name there.
@@ -95,6 +97,7 @@ _HOMES = {
     "seed_all": "opscope.record.seed",
     "set_dump": "opscope.record.join",
     "watch_jax": "opscope.record.jax.door",
+    "widened": "opscope.narrow",
 }
 # Rooms that bear the name of a public function -> the module and name of that function.
 _ROOMS = {

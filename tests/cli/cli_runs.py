@@ -13,6 +13,7 @@ import numpy as np
 
 import opscope
 from opscope.kernels import reference
+from opscope.narrow import FORMATS, name_of, narrowed
 from opscope.run.arrow import encode_rows
 from opscope.run.schema import Call, Stack, Tensor, ValueRef
 from opscope.run.store.layout import create_run, process_facts, seal_run
@@ -85,7 +86,7 @@ def tensor(
         version=version,
         storage=version,
         offset=0,
-        dtype=array.dtype.name,
+        dtype=name_of(array.dtype),
         shape=array.shape,
         stride=tuple(stride // array.itemsize for stride in array.strides),
         device="cpu",
@@ -153,6 +154,47 @@ def write_run(directory: Path, program: Path) -> Path:
         writer.append("calls", encode_rows("calls", calls), step=step)
         writer.append("tensors", encode_rows("tensors", tensors), step=step)
         writer.end_step(step, finding=step == 1)
+    writer.close(0)
+    seal_run(path)
+    return path
+
+
+def write_narrow_run(directory: Path, program: Path, *, factor: float = 1.0) -> Path:
+    """A step in which a number of each format that NumPy lacks is doubled, the largest beyond what
+    the format holds; factor is what results are wrong by.
+    """
+    path = create_run(directory, command=["python", str(program)], version=opscope.__version__)
+    writer = ProcessWriter(path, process_facts())
+    calls, tensors = [], []
+    for index, name in enumerate(sorted(FORMATS)):
+        values = np.array([0.5, 1, 2, 4, FORMATS[name].limits().largest])
+        read, made = narrowed(values, name), narrowed(values * 2 * factor, name)
+        kept = [
+            writer.keep_value(array.view(np.uint8), dtype=name, shape=array.shape)
+            for array in (read, made)
+        ]
+        calls.append(
+            Call(
+                process=0,
+                rank=0,
+                step=0,
+                index=index,
+                level="operator",
+                phase="forward",
+                module=name,
+                op="aten::mul.Tensor",
+                name=f"{name}:mul#1",
+                source=f"{program}:{index + 1}",
+                args='{"args": [{"tensor": "0"}, 2], "kwargs": {}}',
+            )
+        )
+        tensors += [
+            tensor(index, "input", "0", read, version=2 * index, value=kept[0]),
+            tensor(index, "output", "0", made, version=2 * index + 1, value=kept[1]),
+        ]
+    writer.append("calls", encode_rows("calls", calls), step=0)
+    writer.append("tensors", encode_rows("tensors", tensors), step=0)
+    writer.end_step(0, finding=True)
     writer.close(0)
     seal_run(path)
     return path

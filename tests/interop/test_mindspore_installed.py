@@ -60,5 +60,5 @@ def test_installing_opscope_leaves_pynative_as_it_was(tmp_path: Path) -> None:
         for name in (python, str(PYTHON))
     )
     (own / "behind.pth").write_text(f"{theirs}\n")
-    assert said(python, "-c", "import ml_dtypes; print(ml_dtypes.__file__)").startswith(str(own))
+    assert said(python, "-c", "import msgspec; print(msgspec.__file__)").startswith(str(own))
     assert said(python, "-c", PROGRAM) == before

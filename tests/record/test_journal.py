@@ -13,6 +13,7 @@ import torch
 
 import opscope
 from opscope.errors import FormatError, UsageError
+from opscope.narrow import widened
 from opscope.record.torch.journal import content
 from opscope.run.database import sql
 from opscope.run.query import tensors_of
@@ -75,7 +76,7 @@ def test_inputs_come_back(tensor: torch.Tensor, tmp_path: Path) -> None:
     assert (row.shape, row.dtype) == (tuple(tensor.shape), str(tensor.dtype).removeprefix("torch."))
     if tensor.numel():
         found = read_value(tmp_path, entry, row)
-        assert np.array_equal(found.astype(np.float64), tensor.double().numpy())
+        assert np.array_equal(widened(found).astype(np.float64), tensor.double().numpy())
 
 
 def test_a_call_that_returned_is_forgotten_and_one_that_raised_is_not(tmp_path: Path) -> None:

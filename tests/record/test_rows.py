@@ -15,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 import opscope
+from opscope.narrow import widened
 from opscope.run.database import sql
 from tests.record import programs
 from tests.record.recorded import Recorded, record
@@ -156,7 +157,7 @@ def test_types_stay_true_on_disk(tmp_path: Path, dtype: torch.dtype) -> None:
     found = record(tmp_path, x.clone, values="full")
     row = found.inputs(found.all("aten::clone")[0])["0"]
     assert row.dtype == str(dtype).removeprefix("torch.")
-    stored = found.run.value(row)
+    stored = widened(found.run.value(row))
     assert stored.astype(np.complex64).tolist() == x.to(torch.complex64).tolist()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from opscope.narrow import narrowed, widened
 from opscope.operators.catalogue import traits_of
 from opscope.replay.mindspore import APPROXIMATION, Made, alike, approximate, judged
 from opscope.repro.build import Material
@@ -219,3 +220,11 @@ def test_primitives_that_draw(op: str) -> None:
 )
 def test_primitives_that_do_not_draw(op: str) -> None:
     assert not traits_of(op).random
+
+
+def test_a_recorded_result_of_bfloat16_is_held_against_float64() -> None:
+    target = narrowed(X * X, "bfloat16")
+    wide = widened(target).astype(np.float64)
+    word, _, found = verdict("Square", target, made(single(wide), wide=wide))
+    assert word == "agree"
+    assert [row["verdict"] for row in found["metrics"]] == ["agree"]

@@ -2,8 +2,8 @@
 """The floors that docs/floors.md states: syntax by the parser, and real interpreters where they are
 named or found.
 
-OPSCOPE_FLOOR_PYTHONS="/path/python:/path/python" names interpreters that have torch and
-safetensors, the older the better.
+OPSCOPE_FLOOR_PYTHONS="/path/python:/path/python" names interpreters that have torch, the older
+the better.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def test_generated_script_is_python_3_8(folder: Path) -> None:
     )
 
 
-def test_generated_script_needs_torch_and_safetensors_alone(folder: Path) -> None:
+def test_generated_script_needs_torch_alone(folder: Path) -> None:
     tree = ast.parse((folder / "repro.py").read_text(encoding="utf-8"))
     imported = {
         alias.name.partition(".")[0]
@@ -79,7 +79,7 @@ def test_generated_script_needs_torch_and_safetensors_alone(folder: Path) -> Non
         for node in ast.walk(tree)
         if isinstance(node, ast.ImportFrom)
     }
-    assert imported - set(sys.stdlib_module_names) == {"torch", "safetensors"}
+    assert imported - set(sys.stdlib_module_names) == {"torch"}
 
 
 def test_package_is_python_3_10() -> None:

@@ -20,6 +20,7 @@ from tests.repro.single_calls import record, run_of, run_script, statistics
 import opscope.repro
 from opscope.errors import FormatError, MissingValueError
 from opscope.kernels import reference
+from opscope.narrow import name_of, widened
 from opscope.repro.synthesis import synthesise
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Coverage
@@ -110,7 +111,8 @@ def test_counts_and_extremes_are_met(data: st.DataObject, shape: tuple[int, ...]
         array = drawn.astype(dtype)
     row = row_of(array)
     made, exact = synthesise(row, array.size)
-    assert made.dtype == array.dtype
+    assert name_of(made.dtype) == name_of(array.dtype)
+    made = widened(made)
     here = statistics(made)
     assert {name: here.get(name) for name in MET} == {name: getattr(row, name) for name in MET}
     if exact:
@@ -118,7 +120,7 @@ def test_counts_and_extremes_are_met(data: st.DataObject, shape: tuple[int, ...]
             made.astype(np.float64), array.ravel().astype(np.float64), equal_nan=True
         )
     again, _ = synthesise(row, array.size)
-    assert again.tobytes() == made.tobytes()
+    assert widened(again).tobytes() == made.tobytes()
 
 
 @pytest.mark.parametrize("kind", ["normal", "positive", "negative", "shifted", "sparse"])

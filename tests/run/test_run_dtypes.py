@@ -5,6 +5,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from opscope import narrow
 from opscope.errors import UsageError
 from opscope.run.dtypes import (
     DTYPES,
@@ -76,10 +77,10 @@ def test_spellings_of_all_worlds(spelling: str, name: str) -> None:
     assert dtype_of(spelling).name == name
 
 
-def test_bfloat16_and_fp8_stay_true() -> None:
-    assert dtype_of("bfloat16").to_numpy() == np.dtype(ml_dtypes.bfloat16)
-    assert dtype_of("float8_e4m3fn").to_numpy() == np.dtype(ml_dtypes.float8_e4m3fn)
-    assert dtype_of("float8_e5m2").to_numpy() == np.dtype(ml_dtypes.float8_e5m2)
+@pytest.mark.parametrize("name", sorted(narrow.FORMATS))
+def test_bfloat16_and_fp8_stay_true(name: str) -> None:
+    assert dtype_of(name).to_numpy() == narrow.dtype(name)
+    assert dtype_of_numpy(np.dtype(getattr(ml_dtypes, name))) == dtype_of(name)
 
 
 def test_numpy_round_trip() -> None:

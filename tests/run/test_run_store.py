@@ -19,7 +19,9 @@ from hypothesis.extra import numpy as hnp
 from run_rows import append_step, call, new_run, random_bytes, rows_of, tensor
 from safetensors.numpy import load_file
 
+from opscope import narrow
 from opscope.errors import FormatError, MissingValueError, RecordError, UsageError
+from opscope.narrow import name_of
 from opscope.run.arrow import decode_stream, encode_rows
 from opscope.run.protocol import Run
 from opscope.run.schema import TABLES, Judgement, Stack, ValueRef
@@ -220,7 +222,9 @@ class TestValues:
     @pytest.mark.parametrize("name", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e8m0fnu"])
     def test_types_of_ml_dtypes(self, tmp_path: Path, name: str) -> None:
         kind = np.dtype(getattr(ml_dtypes, name))
-        self.check(tmp_path, random_bytes(kind.itemsize * 12).view(kind).reshape(3, 4), name)
+        values = random_bytes(kind.itemsize * 12).view(kind).reshape(3, 4)
+        self.check(tmp_path / "theirs", values, name)
+        self.check(tmp_path / "ours", values.view(narrow.dtype(name)), name)
 
     def check(self, directory: Path, array: np.ndarray[Any, Any], dtype: str) -> None:
         path, writer = new_run(directory)
@@ -237,8 +241,8 @@ class TestValues:
         run = NativeRun(path)
         [row] = run.tensors_of(0, 1)
         found = run.value(row)
-        assert (found.dtype, found.shape, found.tobytes()) == (
-            array.dtype,
+        assert (name_of(found.dtype), found.shape, found.tobytes()) == (
+            name_of(array.dtype),
             array.shape,
             array.tobytes(),
         )

@@ -273,6 +273,7 @@ def _statistics(values: Array, dtype: str | None) -> tuple[dict[str, Any], int]:
     import numpy as np
 
     from opscope.kernels import statistics
+    from opscope.narrow import limits, widened
 
     if not values.size or dtype is None:
         return {"size": 0}, 0
@@ -294,13 +295,10 @@ def _statistics(values: Array, dtype: str | None) -> tuple[dict[str, Any], int]:
         )
     }
     denormal = 0
-    if values.dtype.kind == "f" or values.dtype.name.startswith(("bfloat", "float8")):
-        import ml_dtypes
-
-        smallest = float(ml_dtypes.finfo(values.dtype).tiny)  # type: ignore[no-untyped-call]
-        wide = np.abs(
-            values.astype(np.float64) if values.dtype.itemsize > 4 else values.astype(np.float32)
-        )
+    wide = widened(values)
+    if wide.dtype.kind == "f":
+        smallest = limits(values.dtype).smallest_normal
+        wide = np.abs(wide.astype(np.result_type(wide.dtype, np.float32), copy=False))
         denormal = int(np.count_nonzero((wide > 0) & (wide < smallest)))
     return {name: value for name, value in row.items() if value is not None}, denormal
 

@@ -55,10 +55,14 @@ def check(
 
 
 def _side(dump: Dump, tensors: Sequence[KernelTensor], io: str) -> list[Any]:
+    """The numbers of one side, as far as they were dumped."""
+    from opscope.narrow import widened
+
     dumped = sorted(
         (tensor for tensor in dump.tensors if tensor.io == io), key=lambda tensor: tensor.index
     )
-    return [
+    values = [
         None if tensor.zeroed or tensor.partial else values_of(dump.file, tensor, tensors)
         for tensor in dumped
     ]
+    return [None if array is None else widened(array) for array in values]

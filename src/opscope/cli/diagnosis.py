@@ -28,9 +28,7 @@ from opscope.version import VERSION
 # Distribution -> the module it is imported as.
 BASE = {
     "numpy": "numpy",
-    "ml-dtypes": "ml_dtypes",
     "msgspec": "msgspec",
-    "safetensors": "safetensors",
     "nanoarrow": "nanoarrow",
     "xxhash": "xxhash",
     "cyclopts": "cyclopts",

@@ -20,6 +20,7 @@ import numpy as np
 
 from opscope.formats.cann.algorithms import NAMES, NAN, Answer, Values
 from opscope.formats.cann.codes import Code, RefusedError
+from opscope.narrow import widened
 
 Algorithm = Callable[[Values, Values], Answer]
 _FILE = re.compile(r"alg_(\w+)\.py", re.ASCII)
@@ -99,5 +100,5 @@ def _algorithm(path: Path, name: str, given: dict[str, str]) -> Algorithm:
 
 
 def _as_given(values: Values) -> Values:
-    flat = values.reshape(-1)
+    flat = widened(values).reshape(-1)
     return flat if flat.dtype.kind == "b" else np.real(flat).astype(np.float32)

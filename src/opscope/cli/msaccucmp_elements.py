@@ -21,6 +21,7 @@ from opscope.arrays import Array
 from opscope.cli.printing import say
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.names import sanitised
+from opscope.narrow import widened
 
 if TYPE_CHECKING:
     from opscope.formats.cann.compare import Golden, Side
@@ -92,7 +93,7 @@ class _Table:
     def __init__(self, mine: Side, golden: Side) -> None:
         self.shape = mine.values.shape
         self.mine, self.golden = (
-            np.real(side.values.reshape(-1)).astype(np.float64) for side in (mine, golden)
+            np.real(widened(side.values).reshape(-1)).astype(np.float64) for side in (mine, golden)
         )
         self.size = self.mine.size
         with np.errstate(all="ignore"):

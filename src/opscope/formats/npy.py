@@ -20,6 +20,7 @@ import numpy as np
 from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.bounded import OPEN_FLAGS
+from opscope.narrow import as_type
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 
 MAGIC = b"\x93NUMPY"
@@ -114,7 +115,7 @@ def _checked(
 
 
 def _type(descr: str, path: str | Path) -> tuple[np.dtype[Any], str | None]:
-    """NumPy's type, plain bytes for one it has not (NumPy saves ml_dtypes' float8_e5m2 as "f1"),
+    """NumPy's type, plain bytes for one it has not (ml_dtypes' float8_e5m2 is saved as "f1"),
     and what that is called here.
     """
     try:
@@ -201,7 +202,7 @@ def as_true_type(values: Array, true: DType | None, path: str | Path) -> Array:
     if values.dtype.itemsize == wanted.itemsize and values.dtype.kind in "Vu":
         return values.view(wanted)
     if values.dtype == np.float32 and true.kind == "float" and wanted.itemsize < 4:
-        return values.astype(wanted)
+        return as_type(values, wanted)
     if values.dtype.kind == wanted.kind and values.dtype.newbyteorder("=") == wanted:
         return values.astype(wanted)
     raise FormatError(path, f"holds {values.dtype} where {true.name} was announced")

@@ -23,6 +23,7 @@ from opscope.arrays import Array
 from opscope.errors import FormatError
 from opscope.formats.bounded import read_bounded_text
 from opscope.formats.npy import in_shape
+from opscope.narrow import as_type, widened
 from opscope.run.dtypes import DType, dtype_of_numpy, find_dtype
 
 _SIZE_LIMIT = 16 << 30
@@ -66,11 +67,9 @@ def _batches(values: Array) -> Iterator[list[Any]]:
     flat = values.reshape(-1)
     for start in range(0, flat.size, _BATCH):
         part = flat[start : start + _BATCH]
-        wide = (
-            part.astype(np.float32)
-            if part.dtype.kind == "V" or (part.dtype.kind == "f" and part.dtype.itemsize < 4)
-            else part
-        )
+        wide = widened(part)
+        if wide.dtype.kind == "V" or wide.dtype == np.float16:
+            wide = wide.astype(np.float32)
         yield (
             [np.float32(value) if wide.dtype == np.float32 else value for value in wide.tolist()]
             if wide.dtype.kind == "f"
@@ -159,7 +158,7 @@ def _numbers(path: Path, text: str, dtype: DType | None, *, skip: int) -> Array:
         )
         if kind == "float" and wanted.itemsize < 8:
             with np.errstate(over="ignore"):  # a number that the type cannot hold is its infinity
-                return np.array(numbers, np.float64).astype(np.float32).astype(wanted)
+                return as_type(np.array(numbers, np.float64).astype(np.float32), wanted)
         return np.array(numbers, dtype=wanted)
     except (ValueError, OverflowError) as error:
         raise FormatError(

@@ -22,6 +22,7 @@ import numpy as np
 from opscope.arrays import Array
 from opscope.errors import UsageError
 from opscope.judge.agreement import AGREE, DIFFER, EQUAL, Agreement
+from opscope.narrow import name_of, widened
 
 RATIOS = (2.0, 2.0, 10.0, 2.0)
 NAMES = (
@@ -68,7 +69,7 @@ def errors_of(side: Array, reference: Array, dtype: str) -> Errors:
             "to compare element by element"
         )
     wide = np.complex128 if "c" in (side.dtype.kind, reference.dtype.kind) else np.float64
-    x, r = side.reshape(-1).astype(wide), reference.reshape(-1).astype(wide)
+    x, r = (widened(each).reshape(-1).astype(wide) for each in (side, reference))
     with np.errstate(all="ignore"):
         finite = np.isfinite(x) & np.isfinite(r)
         odd = int(np.count_nonzero(~finite & ~((x == r) | (np.isnan(x) & np.isnan(r)))))
@@ -105,7 +106,7 @@ def dual_standard(
     those of the ratio that is furthest beyond its threshold. Raises UsageError for shapes that
     differ.
     """
-    name = dtype or golden.dtype.name
+    name = dtype or name_of(golden.dtype)
     mine, theirs = errors_of(target, reference, name), errors_of(golden, reference, name)
     return judge(mine, theirs, dtype=name)
 

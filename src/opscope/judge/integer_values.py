@@ -15,6 +15,7 @@ import numpy as np
 
 from opscope.judge.arguments import Arguments
 from opscope.judge.limits import integer_range, is_unsigned
+from opscope.narrow import widened
 from opscope.operators.catalogue import family, traits_of
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def _cast_bits(name: str, arrays: Mapping[str, Array], dtype: str) -> int:
     source = arrays.get("1" if name == "copy" else "0")
     if source is None or not is_unsigned(dtype) or source.dtype.kind in "iub":
         return 0
-    values = source.astype(np.float64)
+    values = widened(source).astype(np.float64)
     return UNSIGNED if bool(np.any(values[np.isfinite(values)] <= -1.0)) else 0
 
 

@@ -14,7 +14,6 @@ import itertools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from opscope.arrays import Array, Ints
@@ -28,6 +27,7 @@ from opscope.judge.mismatch_values import (
     said,
     unlike,
 )
+from opscope.narrow import is_narrow, limits, widened
 
 LARGEST = 1 << 24  # elements; larger arrays are not searched
 
@@ -49,7 +49,7 @@ def explain(
     absolute, relative = roundings(target, golden)
     wide = np.complex128 if "c" in (target.dtype.kind, golden.dtype.kind) else np.float64
     with np.errstate(all="ignore"):
-        t, g = target.astype(wide), golden.astype(wide)
+        t, g = widened(target).astype(wide), widened(golden).astype(wide)
         if t.shape != g.shape:
             return _reordered(Sides(t, g, absolute, relative, np.ones(t.shape, np.bool_)))
         wrong = unlike(t, g, absolute, relative)
@@ -68,14 +68,10 @@ def roundings(target: Array, golden: Array) -> tuple[float, float]:
     finite element of golden.
     """
     unit = max(
-        (
-            float(ml_dtypes.finfo(side.dtype).eps)  # type: ignore[no-untyped-call]
-            if _floating(side.dtype)
-            else 0.0
-        )
-        for side in (target, golden)
+        limits(side.dtype).eps if _floating(side.dtype) else 0.0 for side in (target, golden)
     )
     share = unit * (64 if unit < 1e-4 else 2)
+    golden = widened(golden)
     finite = (
         np.abs(
             golden[np.isfinite(golden)].astype(
@@ -89,7 +85,7 @@ def roundings(target: Array, golden: Array) -> tuple[float, float]:
 
 
 def _floating(dtype: np.dtype[Any]) -> bool:
-    return dtype.kind in "fc" or dtype.name.startswith(("bfloat", "float"))
+    return dtype.kind in "fc" or is_narrow(dtype)
 
 
 def _clipped(sides: Sides) -> Explanation | None:
@@ -150,7 +146,7 @@ def _missing(sides: Sides, others: Mapping[str, Array]) -> Explanation | None:
     """Another tensor of the call that was left out, or taken twice."""
     for name, other in others.items():
         try:
-            value = np.broadcast_to(other.astype(sides.golden.dtype), sides.golden.shape)
+            value = np.broadcast_to(widened(other).astype(sides.golden.dtype), sides.golden.shape)
         except ValueError:
             continue
         for sign, words in ((-1, "without"), (1, "with twice")):

@@ -9,11 +9,11 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import ml_dtypes
 import msgspec
 import numpy as np
 
 from opscope.arrays import Array, Bools, Ints
+from opscope.narrow import narrowed, widened
 
 FEWEST = 4  # elements that an explanation with a free number must hold for
 _NAMED = {
@@ -145,19 +145,18 @@ def _offset(sides: Sides) -> Explanation | None:
 
 _GRIDS: tuple[tuple[str, Callable[[Array], Array]], ...] = (
     ("float16", lambda g: g.astype(np.float16).astype(np.float64)),
-    ("bfloat16", lambda g: g.astype(np.float32).astype(ml_dtypes.bfloat16).astype(np.float64)),
+    ("bfloat16", lambda g: _grid(g, "bfloat16")),
     ("TF32 (10 bits of mantissa)", lambda g: _cut(g, 13, nearest=True)),
     ("bfloat16, by cutting off", lambda g: _cut(g, 16, nearest=False)),
-    (
-        "float8_e4m3fn",
-        lambda g: g.astype(np.float32).astype(ml_dtypes.float8_e4m3fn).astype(np.float64),
-    ),
-    (
-        "float8_e5m2",
-        lambda g: g.astype(np.float32).astype(ml_dtypes.float8_e5m2).astype(np.float64),
-    ),
+    ("float8_e4m3fn", lambda g: _grid(g, "float8_e4m3fn")),
+    ("float8_e5m2", lambda g: _grid(g, "float8_e5m2")),
     ("integers", np.rint),
 )
+
+
+def _grid(values: Array, name: str) -> Array:
+    """float32 values rounded to a narrow format."""
+    return widened(narrowed(values.astype(np.float32), name)).astype(np.float64)
 
 
 def _cut(values: Array, bits: int, *, nearest: bool) -> Array:

@@ -10,19 +10,20 @@ from numpy.typing import NDArray
 
 from opscope.kernels import compiled, reference
 from opscope.kernels.reference import Statistics
+from opscope.narrow import name_of
 
 __all__ = ["Statistics", "digest", "native_available", "statistics"]
 
 
 def statistics(array: NDArray[np.generic], *, digest: bool = True, threads: int = 1) -> Statistics:
-    """Answers counts, extremes, mean, l2norm and digest of an array of numbers (NumPy's and
-    ml_dtypes' types).
+    """Answers counts, extremes, mean, l2norm and digest of an array of numbers (NumPy's,
+    ours of opscope.narrow, ml_dtypes').
 
     Any shape and strides. `threads` is the most that a large array is spread over; the answer does
     not depend on it. The global interpreter lock is released meanwhile. Raises TypeError for
     elements that are no numbers.
     """
-    number = compiled.NUMBERS.get(array.dtype.name)
+    number = compiled.NUMBERS.get(name_of(array.dtype))
     native = compiled.load() if number is not None else None
     if native is None or number is None:
         return reference.statistics(array, digest=digest)

@@ -8,7 +8,6 @@ import importlib
 import warnings
 from types import ModuleType
 
-import ml_dtypes  # registers its types with NumPy by name  # noqa: F401
 import numpy as np
 from numpy.typing import NDArray
 

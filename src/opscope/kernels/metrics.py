@@ -25,6 +25,7 @@ import numpy as np
 
 from opscope.arrays import Array
 from opscope.errors import UsageError
+from opscope.narrow import widened
 
 Function = TypeVar("Function", bound=Callable[[Any, Any], Any])
 _MARK = "opscope_metric"
@@ -105,4 +106,5 @@ def _module(name: str, path: str) -> Any:
 def _plain(array: Array) -> Array:
     if array.dtype.kind in "biu":
         return array
-    return np.asarray(array.astype(np.complex128 if array.dtype.kind == "c" else np.float64))
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    return np.asarray(widened(array).astype(wide))

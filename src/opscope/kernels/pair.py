@@ -13,6 +13,7 @@ import numpy as np
 from opscope.arrays import Array
 from opscope.kernels import compiled, pair_reference
 from opscope.kernels.pair_reference import Pair, Sums
+from opscope.narrow import name_of
 
 __all__ = ["Pair", "measure", "pair"]
 
@@ -25,7 +26,8 @@ def pair(
     kl: bool = False,
     allowed: tuple[float, float] = (0.0, 0.0),
 ) -> Pair:
-    """Answers all metrics of two arrays of one shape, any strides, NumPy's and ml_dtypes' numbers.
+    """Answers all metrics of two arrays of one shape, any strides, NumPy's numbers,
+        ours of opscope.narrow and ml_dtypes'.
 
     Two types are compared in one that holds both. allowed is (absolute, relative) of Pair.beyond.
     kl asks for Pair.kl, which takes passes of its own. threads is the most that large arrays are
@@ -33,14 +35,12 @@ def pair(
     meanwhile. Raises UsageError for shapes that differ and for elements that are no numbers.
     """
     one, other = pair_reference.common(target, golden)
-    native = compiled.load() if one.dtype.name in compiled.NUMBERS else None
+    native = compiled.load() if name_of(one.dtype) in compiled.NUMBERS else None
     if native is None:
         measured = pair_reference.pair(target, golden, allowed=allowed)
     else:
         sums = measure(native, one, other, allowed=allowed, threads=threads)
-        measured = pair_reference.metrics(
-            sums, allowed, alike=target.dtype.newbyteorder("=") == golden.dtype.newbyteorder("=")
-        )
+        measured = pair_reference.metrics(sums, allowed, alike=pair_reference.alike(target, golden))
     return (
         msgspec.structs.replace(measured, kl=pair_reference.kl(target, golden)) if kl else measured
     )
@@ -78,7 +78,7 @@ def _once(
 ) -> Sums:
     item = arrays[0].itemsize
     places = [(array.ctypes.data, [stride // item for stride in array.strides]) for array in arrays]
-    number = compiled.NUMBERS[arrays[0].dtype.name]
+    number = compiled.NUMBERS[name_of(arrays[0].dtype)]
     return Sums(*native.pair(*places, number, list(arrays[0].shape), (*allowed, *settings), isa))
 
 

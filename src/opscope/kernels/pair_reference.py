@@ -17,6 +17,7 @@ import numpy as np
 
 from opscope.arrays import Array, Bools, Floats, Ints, Words
 from opscope.errors import UsageError
+from opscope.narrow import as_type, name_of, widened
 
 BUCKETS = 65  # of the ULP histogram: bit lengths 0 to 64
 THOUSANDTH = 0.001
@@ -113,7 +114,7 @@ def pair(target: Array, golden: Array, *, allowed: tuple[float, float] = (0.0, 0
     return metrics(
         gather(one, other, allowed, exponent),
         allowed,
-        alike=target.dtype.newbyteorder("=") == golden.dtype.newbyteorder("="),
+        alike=alike(target, golden),
     )
 
 
@@ -142,10 +143,14 @@ def common(target: Array, golden: Array) -> tuple[Array, Array]:
             f"shapes {list(target.shape)} and {list(golden.shape)} differ; there is nothing "
             "to compare element by element"
         )
-    one, other = target.dtype.newbyteorder("="), golden.dtype.newbyteorder("=")
-    if one != other:
-        one = other = _union(one, other)
-    return target.astype(one, copy=False), golden.astype(other, copy=False)
+    joint = target.dtype if alike(target, golden) else _union(target.dtype, golden.dtype)
+    joint = joint.newbyteorder("=")
+    return as_type(target, joint), as_type(golden, joint)
+
+
+def alike(target: Array, golden: Array) -> bool:
+    """Whether both have one type, so that ULPs mean something."""
+    return name_of(target.dtype) == name_of(golden.dtype)
 
 
 def _union(one: np.dtype[Any], other: np.dtype[Any]) -> np.dtype[Any]:
@@ -166,11 +171,12 @@ def _whole(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def _kind(dtype: np.dtype[Any]) -> str:
+    name = name_of(dtype)
     if dtype.kind == "c":
         return "complex"
-    if dtype.kind in "biu" or dtype.name.startswith(("int", "uint")):
+    if dtype.kind in "biu" or name.startswith(("int", "uint")):
         return "int"
-    if dtype.kind == "f" or dtype.name.startswith(("bfloat", "float")):
+    if dtype.kind == "f" or name.startswith(("bfloat", "float")):
         return "float"
     raise UsageError(f"elements of type {dtype} are no numbers; nothing is measured of them")
 
@@ -182,11 +188,13 @@ def gather(target: Array, golden: Array, allowed: tuple[float, float], exponent:
     if kind == "int" and t.dtype.kind not in "biu":
         t, g = t.astype(np.int8), g.astype(np.int8)
     with np.errstate(all="ignore"):
+        steps = _distances(t, g)
+        t, g = widened(t), widened(g)
         one, other = _classes(t), _classes(g)
         equal = np.asarray((t == g) | (one[0] & other[0]))
         finite = np.asarray(~(one | other).any(axis=0))
         parts = _Parts(t, g, finite, exponent)
-        distance = _distances(t, g)[finite]
+        distance = steps[finite]
         return _sums(
             parts,
             equal,
@@ -427,7 +435,9 @@ def kl(target: Array, golden: Array) -> float | None:
     """
     target, golden = common(target, golden)
     t, g = (
-        magnitude(x.reshape(-1)) if x.dtype.kind == "c" else x.reshape(-1).astype(np.float64)
+        magnitude(x.reshape(-1))
+        if x.dtype.kind == "c"
+        else widened(x).reshape(-1).astype(np.float64)
         for x in (target, golden)
     )
     finite = np.isfinite(t) & np.isfinite(g)

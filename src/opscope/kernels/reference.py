@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-import ml_dtypes
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from opscope.arrays import Array, Ints, Words
+from opscope.narrow import is_narrow, limits, name_of, widened
 
 BLOCK_WORDS = 512
 GOLDEN = 0x9E3779B97F4A7C15
@@ -128,12 +128,13 @@ def near_limit(dtype: np.dtype[Any]) -> float:
     """Answers the magnitude beyond which a finite element is near its type's limit: infinity for
     integers; raises TypeError.
     """
-    if dtype.kind in "biu" or dtype.name.startswith(("int", "uint")):
+    name = name_of(dtype)
+    if dtype.kind in "biu" or name.startswith(("int", "uint")):
         return math.inf
-    if dtype.name in ("float32", "float64", "bfloat16", "complex64", "complex128"):
+    if name in ("float32", "float64", "bfloat16", "complex64", "complex128"):
         return LIMIT
-    if dtype.name.startswith("float") and dtype.itemsize <= 2:
-        return NEAR * float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
+    if name == "float16" or is_narrow(dtype):
+        return NEAR * limits(dtype).largest
     raise TypeError(
         f"no statistics of elements of type {dtype}: they are no numbers of at most 64 bits "
         "(128 if complex)"
@@ -155,7 +156,7 @@ def magnitudes(part: Array) -> Array:
     if part.dtype.name.startswith(("int", "uint")):  # int4 and the like
         return np.asarray(part.astype(np.int64))
     if part.dtype.kind != "c":
-        return np.asarray(part.astype(np.float64))
+        return np.asarray(widened(part).astype(np.float64))
     re, im = np.abs(part.real.astype(np.float64)), np.abs(part.imag.astype(np.float64))
     if part.dtype.name == "complex64":
         return np.asarray(np.sqrt(re * re + im * im))

@@ -160,10 +160,13 @@ def _entry(key: str, dtype: str, shape: tuple[int, ...], values: Array) -> Entry
 
 def size_of(candidate: Candidate) -> Size:
     """The sizes that minimising wants to bring down."""
+    from opscope.narrow import widened
+
     telling = 0
     for part in candidate.parts:
         if part.values is not None and part.values.size:
-            telling += int(((part.values != 0) & (part.values != 1)).sum())
+            wide = widened(part.values)
+            telling += int(((wide != 0) & (wide != 1)).sum())
     rows = [part.row for part in candidate.parts]
     return Size(
         elements=sum(math.prod(row.shape) for row in rows),

@@ -13,7 +13,6 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib.resources import as_file, files
 from pathlib import Path
 from types import TracebackType
 
@@ -36,8 +35,10 @@ from opscope.minimize.graph_part import (
 )
 from opscope.minimize.minimized import Limits, Minimized
 from opscope.minimize.search import OutOfTime, Search
+from opscope.minimize.simplify import all_of
+from opscope.narrow import as_type, widened
 from opscope.repro.ddmin import ddmin
-from opscope.repro.graph import Element, Part, write_window
+from opscope.repro.graph import Element, Part, graph_script, write_window
 from opscope.repro.runner import Outcome, execute
 from opscope.repro.tensorfile import read_tensors
 from opscope.repro.worker import Trial, Worker
@@ -62,8 +63,7 @@ class GraphOracle:
         self._limit = max(limit, COMPILING)
         self._folder = Path(tempfile.mkdtemp(prefix="opscope-minimize-"))
         script = self._folder / "repro_graph.py"
-        with as_file(files("opscope.repro").joinpath("scripts", script.name)) as source:
-            shutil.copyfile(source, script)
+        script.write_text(graph_script(), encoding="utf-8")
         worker = Path(__file__).with_name("graph_worker.py")
         self._worker = Worker(worker, script, imports, clean=False, python=python)
 
@@ -263,19 +263,19 @@ def _keep_few(search: Search[GraphPart], memory_number: int) -> None:
         made[kept] = whole[kept]
         return search.keeps(with_values(search.best, memory_number, made))
 
-    ddmin([int(each) for each in np.flatnonzero(whole)], fails, finest=64)
+    ddmin([int(each) for each in np.flatnonzero(widened(whole))], fails, finest=64)
 
 
 def _round(search: Search[GraphPart], memory_number: int) -> None:
     for digits in range(3):
         values = search.best.memories[memory_number]
-        made = np.round(values.astype(np.float64), digits).astype(values.dtype)
+        made = as_type(np.round(widened(values).astype(np.float64), digits), values.dtype)
         if search.keeps(with_values(search.best, memory_number, made)):
             return
 
 
 def _filled(part: GraphPart, memory_number: int, value: int) -> GraphPart | None:
-    return with_values(part, memory_number, np.full_like(part.memories[memory_number], value))
+    return with_values(part, memory_number, all_of(part.memories[memory_number], value))
 
 
 def _witnessed(part: GraphPart, trial: Trial) -> GraphPart:

@@ -66,7 +66,8 @@ class Parts:
     def values(self, folder: Path) -> dict[str, Any]:
         """What each call makes, written beside the part; names by shape and type."""
         import torch
-        from safetensors.torch import save_file
+
+        from opscope.repro.scripts.stored import write_tensors
 
         data, stored = self._read(folder)
         plain = self._script.build(data)
@@ -85,7 +86,7 @@ class Parts:
         with torch.no_grad():
             Kept(plain).run(*[each.detach() for each in self._script.inputs(data, stored)])
         held = {name: each for name, each in made_by.items() if not each.is_complex()}
-        save_file({name: each.reshape(-1) for name, each in held.items()}, folder / VALUES)
+        write_tensors(folder / VALUES, {name: each.reshape(-1) for name, each in held.items()})
         rows = {
             name: {"shape": list(each.shape), "dtype": str(each.dtype).removeprefix("torch.")}
             for name, each in held.items()
@@ -106,10 +107,10 @@ class Parts:
 
     @staticmethod
     def _read(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-        from safetensors.torch import load_file
+        from opscope.repro.scripts.stored import read_tensors
 
         data = json.loads((folder / "graph.json").read_text(encoding="utf-8"))
-        return data, load_file(str(folder / "inputs.safetensors"))
+        return data, read_tensors(folder / "inputs.safetensors")
 
 
 def main() -> None:

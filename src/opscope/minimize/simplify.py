@@ -18,6 +18,7 @@ from opscope.arrays import Array
 from opscope.minimize.candidate import Candidate, Part, freed, settled
 from opscope.minimize.leaves import number_leaves, replaced
 from opscope.minimize.search import Search
+from opscope.narrow import as_type, widened
 from opscope.repro.ddmin import ddmin
 from opscope.run.dtypes import dtype_of
 from opscope.run.schema import dense_strides
@@ -57,10 +58,15 @@ def round_values(search: Search[Candidate]) -> None:
                 break
 
 
+def all_of(values: Array, value: int) -> Array:
+    """As many elements of the same type, all of them this number."""
+    return as_type(np.full(values.shape, value, np.float32), values.dtype)
+
+
 def filled(candidate: Candidate, part_number: int, value: int) -> Candidate | None:
     """All elements of one tensor the same; None when they are already."""
     values = candidate.parts[part_number].values
-    made = None if values is None else np.full_like(values, value)
+    made = None if values is None else all_of(values, value)
     return (
         None if made is None or _same(made, values) else with_values(candidate, part_number, made)
     )
@@ -88,7 +94,7 @@ def with_values(candidate: Candidate, part_number: int, values: Array) -> Candid
 def telling(candidate: Candidate, part_number: int, neutral: int) -> int:
     """How many elements of a tensor are not neutral."""
     values = candidate.parts[part_number].values
-    return 0 if values is None else int((values != neutral).sum())
+    return 0 if values is None else int((widened(values) != neutral).sum())
 
 
 def _keep_few(search: Search[Candidate], part_number: int, neutral: int) -> None:
@@ -100,7 +106,7 @@ def _keep_few(search: Search[Candidate], part_number: int, neutral: int) -> None
         values = base.parts[part_number].values
         assert values is not None  # noqa: S101 - for the type checker
         flat = values.reshape(-1)
-        places = np.flatnonzero(flat != neutral)
+        places = np.flatnonzero(widened(flat) != neutral)
         if places.size < 2:
             return
         blocks = (
@@ -110,7 +116,7 @@ def _keep_few(search: Search[Candidate], part_number: int, neutral: int) -> None
         )
 
         def fails(chosen: list[Array], base: Candidate = base, flat: Array = flat) -> bool:
-            made = np.full_like(flat, neutral)
+            made = all_of(flat, neutral)
             places = np.concatenate(chosen)
             made[places] = flat[places]
             return search.keeps(
@@ -126,14 +132,12 @@ def rounded(values: Array, digits: int) -> Array:
     """The values with this many significant decimal digits, those that are not finite as they
     are.
     """
-    wide = values.astype(np.float64)
+    wide = widened(values).astype(np.float64)
     size = np.abs(wide)
     known = np.isfinite(wide) & (size > 0)
     unit = np.power(10.0, np.floor(np.log10(np.where(known, size, 1.0))) - digits + 1)
-    made: Array = np.where(known, np.round(np.where(known, wide, 0.0) / unit) * unit, wide).astype(
-        values.dtype
-    )
-    return made
+    made = np.where(known, np.round(np.where(known, wide, 0.0) / unit) * unit, wide)
+    return as_type(made, values.dtype)
 
 
 def _has_values(part: Part) -> bool:
@@ -204,7 +208,7 @@ def _cast(candidate: Candidate) -> Candidate:
 
 
 def _cast_part(part: Part) -> Part:
-    values = None if part.values is None else part.values.astype(dtype_of(USUAL).to_numpy())
+    values = None if part.values is None else as_type(part.values, dtype_of(USUAL).to_numpy())
     return Part(msgspec.structs.replace(part.row, dtype=USUAL, stats={}), values)
 
 

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from opscope.formats.archives import keys_of, read_safetensors
+from opscope.narrow import name_of
 from opscope.record.active import active
 from opscope.record.as_child import answer, check_count
 from opscope.record.join import record
@@ -48,12 +50,10 @@ def arranged(program: Any, tensors: Sequence[Any]) -> tuple[tuple[Any, ...], Any
 def execute(model: str, folder: str, run: str) -> Path:
     """Execute the program once for each file; the path of the recording."""
     import torch
-    from safetensors.torch import load_file
 
     program = torch.export.load(model)
     calls = [
-        arranged(program, [tensor for _, tensor in sorted(load_file(file).items())])
-        for file in sorted(Path(folder).glob("*.safetensors"))
+        arranged(program, _tensors(file)) for file in sorted(Path(folder).glob("*.safetensors"))
     ]
     with record(run, values="full", keep="all") as recording, torch.no_grad():
         module, session = program.module(), active.session
@@ -63,6 +63,21 @@ def execute(model: str, folder: str, run: str) -> Path:
         for given, named in calls:
             module(*given, **named)
     return recording.path or Path(run)
+
+
+def _tensors(path: Path) -> list[Any]:
+    """The tensors of a file, in the order of their keys."""
+    import torch
+
+    arrays = [read_safetensors(path, key) for key in sorted(keys_of(path))]
+    return [
+        torch.frombuffer(bytearray(array.tobytes()) or bytearray(1), dtype=torch.uint8)[
+            : array.nbytes
+        ]
+        .view(getattr(torch, name_of(array.dtype)))
+        .reshape(array.shape)
+        for array in arrays
+    ]
 
 
 def interpreted(module: Any, book: Any) -> Any:

@@ -19,6 +19,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from opscope.formats.archives import keys_of, read_safetensors
+from opscope.narrow import is_narrow, name_of
 from opscope.operators.spelling import ONNX
 from opscope.record.arrays import bytes_of, measured
 from opscope.record.as_child import answer, check_count
@@ -201,7 +203,6 @@ def execute(model: str, folder: str, run: str) -> Path:
     """Execute the model once for each file; the path of the recording."""
     import onnx
     import onnxruntime
-    from safetensors.numpy import load_file
 
     read = onnx.load(model)
     graph = read.graph
@@ -226,13 +227,23 @@ def execute(model: str, folder: str, run: str) -> Path:
     rows = _Rows(writer, _numbers(weights))
     files = sorted(Path(folder).glob("*.safetensors"))
     for step, file in enumerate(files):
-        feeds = arranged(given, [array for _, array in sorted(load_file(file).items())])
+        feeds = arranged(given, _arrays(file))
         results = session.run(made, feeds)
         rows.add(step, nodes, feeds | _numbers(dict(zip(made, results, strict=True))))
     writer.update(steps=len(files))
     writer.close(0)
     seal_run(path)
     return path
+
+
+def _arrays(path: Path) -> list[Any]:
+    """The arrays of a file, in the order of their keys, as ONNX has them: with ml_dtypes' types,
+    which come with it.
+    """
+    arrays = [np.array(read_safetensors(path, key)) for key in sorted(keys_of(path))]
+    return [
+        array.view(name_of(array.dtype)) if is_narrow(array.dtype) else array for array in arrays
+    ]
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import numpy as np
 from opscope.arrays import Array
 from opscope.errors import UsageError
 from opscope.judge.operators import is_overwritten
+from opscope.narrow import as_type
 from opscope.operators.catalogue import family, traits_of
 from opscope.repro.build import COLLECTIVES, Material, assemble
 from opscope.repro.case import Case
@@ -271,7 +272,7 @@ def filled(material: Material, names: list[str]) -> list[Array]:
             tensor.offset * dtype.itemsize,
             strides,
         )
-        held[...] = loaded[tensor.key].astype(dtype, copy=False).reshape(tensor.kept)
+        held[...] = as_type(loaded[tensor.key], dtype).reshape(tensor.kept)
     return [memories[name] for name in names]
 
 

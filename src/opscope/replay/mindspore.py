@@ -26,6 +26,7 @@ from opscope.errors import UnavailableError, UsageError
 from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import ROUNDOFF, Replayed, Sides, Terms, gravest, judge_output
 from opscope.judge.terms import terms_of
+from opscope.narrow import widened
 from opscope.operators.catalogue import traits_of
 from opscope.repro.case import FILE, encode_case
 from opscope.repro.form_mindspore import FORM, definition_of, made_again, updated
@@ -337,7 +338,7 @@ def shaped(array: Any, like: Array) -> Any:
     """
     if array is None:
         return None
-    wide = array.astype(np.float64) if array.dtype.kind not in "biuc" else array
+    wide = widened(array).astype(np.float64) if array.dtype.kind not in "biuc" else array
     return wide.reshape(like.shape) if wide.size == math.prod(like.shape) else wide
 
 
@@ -363,7 +364,7 @@ def metrics_of(
     for slot, array in target.items():
         true = made.wide.get(slot)
         if true is not None and true.size == array.size:
-            mine = torch.from_numpy(np.array(array, np.float64)).to(
+            mine = torch.from_numpy(np.array(widened(array), np.float64)).to(
                 dtype_named(type_of(material, made, slot))
             )
             columns = columns_of(mine.reshape(true.shape), torch.from_numpy(np.array(true)))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.arrays import Array
+from opscope.narrow import widened
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,13 +51,9 @@ def elements(array: Array) -> dict[str, Any]:
 
 
 def _widened(array: Array) -> Array:
-    """Types that NumPy has only through ml_dtypes as float32, which holds all of their values."""
-    return (
-        array.astype(np.float32)
-        if array.dtype.kind == "V"
-        or array.dtype.name.startswith(("bfloat", "float8", "float6", "float4"))
-        else array
-    )
+    """Types that NumPy does not have as float32, which holds all of their values."""
+    wide = widened(array)
+    return wide.astype(np.float32) if wide.dtype.kind == "V" else wide
 
 
 def _builtin(element: Any) -> Any:

@@ -184,7 +184,9 @@ def _drawn(forward: Case) -> tuple[CaseTensor, Entry] | None:
     def load() -> Any:
         import numpy as np
 
-        return np.random.default_rng(0).standard_normal(row.shape).astype(dtype.to_numpy())
+        from opscope.narrow import as_type
+
+        return as_type(np.random.default_rng(0).standard_normal(row.shape), dtype.to_numpy())
 
     stride = dense_strides(row.shape)
     tensor = CaseTensor(

@@ -17,6 +17,7 @@ import numpy as np
 
 from opscope.errors import UsageError
 from opscope.judge.replayed import ROUNDOFF
+from opscope.narrow import widened
 from opscope.repro.build import Material, assemble
 from opscope.repro.case import Failure, Witness
 from opscope.repro.forms import Form
@@ -90,7 +91,9 @@ def witnessed(material: Material) -> Material:
     if defined is None or defined.true.shape != target.shape:
         return material
     dtype = case.outputs[0].dtype
-    verdict = defined.judge(target.astype(np.float64) if dtype in ROUNDOFF else target, dtype=dtype)
+    verdict = defined.judge(
+        widened(target).astype(np.float64) if dtype in ROUNDOFF else target, dtype=dtype
+    )
     if verdict.verdict != "wrong" or verdict.worst is None:
         return material
     witness = Witness(
@@ -120,7 +123,7 @@ def definition_of(material: Material) -> TrueResult | None:
 
     def array(row: CaseTensor) -> Any:
         values = entries[str(row.key)].load()
-        wide = values.astype(np.float64) if row.dtype in ROUNDOFF else values
+        wide = widened(values).astype(np.float64) if row.dtype in ROUNDOFF else values
         return np.array(np.broadcast_to(wide.reshape(row.kept), row.shape))
 
     return definition(

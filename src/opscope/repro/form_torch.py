@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The torch form: operators of PyTorch's dispatcher, by a script that needs torch and safetensors:
+"""The torch form: operators of PyTorch's dispatcher, by a script that needs torch:
 scripts/repro.py with the call of a case in the marked place.
 
 Nothing of a run enters the code but the operator's name and argument names (checked against a
@@ -32,11 +32,12 @@ def takes(run: Run, call: Call) -> bool:  # noqa: ARG001 - the signature of Form
 
 
 def script(case: Case) -> str:
-    """Source of repro.py (Python 3.8, torch and safetensors); UsageError when the case holds what
-    cannot be code.
+    """Source of repro.py (Python 3.8, torch).
+
+    UsageError when the case holds what cannot be code.
     """
     parse_operator(case.op)
-    whole = template("repro.py", "allowing", "verdict", "judging", "rebuilding")
+    whole = template("repro.py", "allowing", "verdict", "stored", "judging", "rebuilding")
     before, rest = whole.split(BEGIN)
     _, after = rest.split(END)
     return f"{before}{BEGIN}{section(case)}{END}{after}"
@@ -71,5 +72,5 @@ FORM = Form(
     script=script,
     section=section,
     code=code,
-    needs="torch and safetensors",
+    needs="torch",
 )

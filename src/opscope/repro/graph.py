@@ -9,7 +9,6 @@ touch only their tensors.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +16,7 @@ import msgspec
 
 from opscope.errors import FormatError, UsageError
 from opscope.repro.markdown import code
+from opscope.repro.script import template
 from opscope.repro.tensorfile import Entry, write_tensors
 from opscope.run.dtypes import dtype_of
 from opscope.run.keys import keys_at
@@ -140,10 +140,14 @@ def _entry(run: Run, call: Call, name: str, memory: Memory, value: ValueRef) -> 
     )
 
 
+def graph_script() -> str:
+    """Source of the script (Python 3.8, torch)."""
+    return template("repro_graph.py", "stored")
+
+
 def write_part(part: Part, directory: Path) -> None:
     """Write the files of a folder."""
-    script = files("opscope.repro").joinpath("scripts", "repro_graph.py")
-    (directory / "repro.py").write_text(script.read_text(encoding="utf-8"), encoding="utf-8")
+    (directory / "repro.py").write_text(graph_script(), encoding="utf-8")
     write_window(part.window, part.inputs, directory)
     (directory / "README.md").write_text(_readme(part), encoding="utf-8")
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import zlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -87,6 +87,8 @@ def synthesise(row: Tensor, size: int) -> tuple[Array, bool]:
     """
     import numpy as np
 
+    from opscope.narrow import as_type
+
     dtype = dtype_of(row.dtype)
     if row.size is None or row.nan is None:
         raise MissingValueError(
@@ -102,7 +104,7 @@ def synthesise(row: Tensor, size: int) -> tuple[Array, bool]:
         with np.errstate(invalid="ignore"):
             values = values * np.exp(2j * np.pi * random.random(size))
     with np.errstate(over="ignore", invalid="ignore"):
-        made = random.permutation(values).astype(dtype.to_numpy())
+        made = as_type(random.permutation(values), dtype.to_numpy())
     if not _determined(row, counts, dtype):
         return made, False
     return _checked(made, row.digest if row.size == size else None)
@@ -215,11 +217,10 @@ def _whole(values: Array, near: float, far: float, *, known: bool) -> Array:
 
 def _smallest(dtype: DType) -> float:
     """Smallest positive number of a floating type (of the parts, for a complex one)."""
-    import ml_dtypes
+    from opscope import narrow
 
-    name = {"complex64": "float32", "complex128": "float64"}.get(dtype.name)
-    limits: Any = ml_dtypes.finfo(dtype.to_numpy() if name is None else name)  # type: ignore[no-untyped-call]
-    return float(limits.smallest_subnormal)
+    name = {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.numpy)
+    return narrow.limits(narrow.dtype_of(str(name))).smallest
 
 
 Moments = tuple[float | None, float | None]
@@ -264,8 +265,11 @@ def _checked(made: Array, digest: int | None) -> tuple[Array, bool]:
     there is one.
     """
     from opscope.kernels import reference
+    from opscope.narrow import as_type, widened
 
-    candidates = [made, -made] if made.dtype.kind not in "bu" and not made.any() else [made]
+    wide = widened(made)
+    zeros = made.dtype.kind not in "bu" and not wide.any()
+    candidates = [made, as_type(-wide, made.dtype)] if zeros else [made]
     for candidate in candidates:
         if digest is None or reference.digest(candidate) == digest:
             return candidate, True

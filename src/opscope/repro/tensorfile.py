@@ -89,9 +89,11 @@ def write_tensors(path: Path, entries: Sequence[Entry]) -> int:
 def _elements(path: Path, entry: Entry) -> memoryview:
     import numpy as np
 
+    from opscope.narrow import name_of
+
     array = entry.load()
     if array.shape != entry.shape or array.dtype.itemsize != entry.dtype.itemsize:
-        held = f"{array.dtype}{list(array.shape)}"
+        held = f"{name_of(array.dtype)}{list(array.shape)}"
         raise FormatError(
             path,
             f"cannot be written: the run holds {held} for {entry.key}, "

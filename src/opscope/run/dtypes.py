@@ -3,9 +3,9 @@
 
 The canonical name, the one in column dtype of table tensors, is PyTorch's short name without
 "torch." ("float16", "bfloat16", "float8_e4m3fn", "bool", "complex64"). Types that PyTorch does not
-have keep the name of their origin ("hifloat8", "string"). bfloat16 and the fp8 types are kept true
-through ml_dtypes; types narrower than a byte and hifloat8 have no NumPy type here and are stored as
-raw bytes.
+have keep the name of their origin ("hifloat8", "string"). bfloat16 and the fp8 types are
+their bits under a type that names them (opscope.narrow); types narrower than a byte and hifloat8
+have no NumPy type here and are stored as raw bytes.
 
 CANN numbers: column "proto" is the enumeration of dump headers and GE's text graphs, column "ge"
 the one of the C++ API.
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 
 class DType(msgspec.Struct, frozen=True):
-    """One element type; bits is its true width, numpy the name of its NumPy or ml_dtypes type
-    (None: raw bytes only).
+    """One element type; bits is its true width, numpy the name of its type in NumPy or
+    opscope.narrow (None: raw bytes only).
     """
 
     name: str
@@ -52,32 +52,12 @@ class DType(msgspec.Struct, frozen=True):
         return (elements * self.bits + 7) // 8
 
     def to_numpy(self) -> np.dtype[Any]:
-        """NumPy type of an element; UsageError for a type NumPy and ml_dtypes do not have."""
-        import numpy as np
+        """Type of an element in NumPy arrays; UsageError for a type that these do not have."""
+        from opscope import narrow
 
         if self.numpy is None:
             raise UsageError(f"{self.name} has no NumPy type; its values are kept as raw bytes")
-        if self.numpy in _ML_DTYPES:
-            import ml_dtypes
-
-            extended: np.dtype[Any] = np.dtype(getattr(ml_dtypes, self.numpy))
-            return extended
-        return np.dtype(self.numpy)
-
-
-_ML_DTYPES = frozenset(
-    {
-        "bfloat16",
-        "float8_e4m3fn",
-        "float8_e5m2",
-        "float8_e4m3fnuz",
-        "float8_e5m2fnuz",
-        "float8_e4m3b11fnuz",
-        "float8_e3m4",
-        "float8_e4m3",
-        "float8_e8m0fnu",
-    }
-)
+        return narrow.dtype_of(self.numpy)
 
 
 def _shipped() -> tuple[DType, ...]:
@@ -140,12 +120,14 @@ def dtype_of(name: str) -> DType:
 
 
 def dtype_of_numpy(dtype: np.dtype[Any]) -> DType:
-    """The type of a NumPy or ml_dtypes array; UsageError for object arrays, dates and other types
-    tensors do not have.
+    """The type of an array, NumPy's, ours or ml_dtypes'; UsageError for object arrays, dates and
+    other types tensors do not have.
     """
+    from opscope.narrow import name_of
+
     if dtype.kind in "SU":
         return _SPELLINGS["string"]
-    known = _SPELLINGS.get(dtype.name)
+    known = _SPELLINGS.get(name_of(dtype))
     if known is None or known.numpy is None:
         raise UsageError(f"NumPy type {dtype.name!r} is not the type of a tensor")
     return known

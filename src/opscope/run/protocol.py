@@ -110,9 +110,10 @@ class Run(Protocol):
         ...
 
     def value(self, tensor: Tensor) -> Array:
-        """Elements of one tensor row in its logical shape and true dtype (ml_dtypes for bf16 and
-        fp8).
+        """Elements of one tensor row in its logical shape and true dtype.
 
-        Raises MissingValueError when they were not kept.
+        bfloat16 and the eight-bit floats, which NumPy does not have, are their bits under a type
+        that names them; opscope.widened gives their numbers. Raises MissingValueError when they
+        were not kept.
         """
         ...

@@ -29,6 +29,7 @@ import numpy as np
 from opscope.arrays import Array
 from opscope.errors import FormatError, MissingValueError, OpscopeError
 from opscope.formats.registry import Format
+from opscope.narrow import name_of, widened
 from opscope.run.dtypes import find_dtype
 from opscope.run.protocol import Run
 from opscope.run.query import records
@@ -156,7 +157,9 @@ class FormatTests:
                     values = run.value(row)
                     assert tuple(values.shape) == row.shape
                     known = find_dtype(row.dtype)
-                    assert known is None or known.numpy is None or values.dtype == known.to_numpy()
+                    if known is not None and known.numpy is not None:
+                        assert name_of(values.dtype) == known.numpy
+                        assert values.dtype.isnative
 
     def test_statistics_equal_numpy(self) -> None:
         for _, run in self._runs():
@@ -265,7 +268,7 @@ def reference(values: Array) -> dict[str, Any]:
     wide = (
         np.abs(values.astype(np.complex128))
         if values.dtype.kind == "c"
-        else values.astype(np.float64)
+        else widened(values).astype(np.float64)
     )
     finite = wide[np.isfinite(wide)]
     statistics: dict[str, Any] = {

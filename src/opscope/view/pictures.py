@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from opscope.errors import OpscopeError
+from opscope.narrow import widened
 
 if TYPE_CHECKING:
     from opscope.arrays import Array
@@ -82,7 +83,7 @@ def picture(ours: Array, theirs: Array) -> dict[str, Any]:
 
 
 def _wide(array: Array) -> Array:
-    return array if array.dtype.kind == "c" else array.astype(np.float64)
+    return array if array.dtype.kind == "c" else widened(array).astype(np.float64)
 
 
 def _largest(matrix: Array) -> Array:

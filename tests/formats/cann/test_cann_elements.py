@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from opscope import narrow
 from opscope.errors import MissingValueError
 from opscope.formats import hifloat8
 from opscope.formats.cann import dtypes, elements
@@ -102,10 +103,10 @@ def test_any_byte_but_zero_is_true() -> None:
 def test_true_types_are_kept_without_a_copy() -> None:
     raw = np.array([0x80, 0x3F, 0x00, 0xC0], np.uint8)
     values = elements.decode(raw, BY_NAME["bfloat16"], 2)
-    assert values.dtype == ml_dtypes.bfloat16
-    assert values.astype(np.float32).tolist() == [1.0, -2.0]
+    assert values.dtype == narrow.dtype("bfloat16")
+    assert narrow.widened(values).tolist() == [1.0, -2.0]
     assert np.shares_memory(values, raw)
-    assert elements.decode(raw, BY_NAME["float8_e4m3fn"], 4).dtype == ml_dtypes.float8_e4m3fn
+    assert elements.decode(raw, BY_NAME["float8_e4m3fn"], 4).dtype == narrow.dtype("float8_e4m3fn")
 
 
 @pytest.mark.parametrize("kind", OPAQUE, ids=lambda kind: kind.cann)

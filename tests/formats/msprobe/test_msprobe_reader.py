@@ -10,7 +10,6 @@ import math
 from pathlib import Path
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import pytest
 from msprobe_dumps import calls, entry, named, real, rows, save, tensor, write
@@ -20,6 +19,7 @@ from opscope.formats.extremes import proven
 from opscope.formats.msprobe import FORMAT
 from opscope.formats.msprobe.names import parse_name
 from opscope.formats.registry import open_run
+from opscope.narrow import dtype
 from opscope.scan.api import scan
 
 
@@ -76,7 +76,7 @@ def test_values_come_from_the_files_and_else_from_the_json() -> None:
     assert taken_out.max is not None
     half = rows(run, named(run, "Tensor.to.0.forward"))["output", "0"]
     assert half.dtype == "bfloat16"
-    assert run.value(half).dtype == ml_dtypes.bfloat16
+    assert run.value(half).dtype == dtype("bfloat16")
 
 
 def test_arguments() -> None:

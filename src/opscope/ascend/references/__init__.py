@@ -65,7 +65,8 @@ def compute(op_type: str, inputs: Sequence[Any], attributes: Mapping[str, Any]) 
     if name is None:
         raise KeyError(op_type)
     wide = [
-        None if one is None else one.astype(np.float64) if _narrow(one) else one for one in inputs
+        None if one is None else one.astype(np.float64) if one.dtype.kind == "f" else one
+        for one in inputs
     ]
     with np.errstate(all="ignore"):
         try:
@@ -73,7 +74,3 @@ def compute(op_type: str, inputs: Sequence[Any], attributes: Mapping[str, Any]) 
         except (IndexError, KeyError, TypeError, ValueError, AttributeError) as error:
             raise Inapplicable(f"{op_type}: {type(error).__name__}: {error}") from error
     return computed if isinstance(computed, tuple) else (computed,)
-
-
-def _narrow(array: Any) -> bool:
-    return bool(array.dtype.kind == "f" or array.dtype.name.startswith(("bfloat", "float8")))

@@ -19,6 +19,7 @@ from opscope.compare.pair.meetings import nodes_of, vague
 from opscope.compare.side.columns import ABSENT
 from opscope.compare.side.records import tensor_records
 from opscope.errors import FormatError, MissingValueError, UsageError
+from opscope.narrow import widened
 from opscope.run.hashes import within_groups
 from opscope.run.keys import NONE
 
@@ -83,7 +84,7 @@ def sample(values: Array) -> Floats:
     """Of each of MANTISSAS the element whose own is nearest, the largest of several; NaN where
     there is none. Zeros, what is not finite and what a mask is filled with are none.
     """
-    numbers = np.unique(values.astype(np.float64, copy=False))
+    numbers = np.unique(widened(values).astype(np.float64, copy=False))
     numbers = numbers[np.isfinite(numbers) & (np.abs(numbers) <= HUGE) & (numbers != 0)]
     if not len(numbers):
         return np.full(len(MANTISSAS), np.nan)

@@ -21,6 +21,7 @@ from opscope.compare.side.records import call_of, value_of
 from opscope.errors import FormatError, MissingValueError, UsageError
 from opscope.judge.agreement import DIFFER, Agreement
 from opscope.judge.dual import dual_by_statistics, dual_standard
+from opscope.narrow import name_of
 
 if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
@@ -153,7 +154,7 @@ def _by_values(sides: Sequence[tuple[Side, int]]) -> Verdict | None:
         return None
     if not target.shape == golden.shape == true.shape:
         return None
-    name = golden.dtype.name
+    name = name_of(golden.dtype)
     return Verdict(
         dual_standard(target, golden, true, dtype=name),
         dual_standard(golden, target, true, dtype=name),

@@ -33,8 +33,6 @@ def best_pair(
     elements in rising order do, they are one (what an operator reads may be laid out as no order of
     axes tells).
     """
-    import numpy as np
-
     from opscope.kernels.pair import pair
 
     best: Pair | None = None
@@ -47,10 +45,19 @@ def best_pair(
         if _error(best) <= _AGREES:
             return best
     if any_order and target.size <= MAX_SORTED:
-        metrics = pair(np.sort(target, axis=None), np.sort(golden, axis=None))
+        metrics = pair(_sorted(target), _sorted(golden))
         if _error(metrics) <= _AGREES:
             return metrics
     return best
+
+
+def _sorted(array: Array) -> Array:
+    """The elements in rising order."""
+    import numpy as np
+
+    from opscope.narrow import as_type, widened
+
+    return as_type(np.sort(widened(array), axis=None), array.dtype)
 
 
 def _layouts(target: Array, shape: tuple[int, ...]) -> Iterator[Array]:

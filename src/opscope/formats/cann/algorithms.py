@@ -16,6 +16,7 @@ import numpy as np
 
 from opscope.arrays import Array
 from opscope.errors import UsageError
+from opscope.narrow import widened
 
 EPS = float(np.finfo(np.float64).eps)
 FLOOR = float(np.finfo(np.float32).eps)
@@ -184,7 +185,7 @@ def _as_float32(values: Values) -> Values:
     """Rounded to float32 as the documented tool does, then summed in float64; of complex numbers
     the real part.
     """
-    return np.asarray(np.real(values).astype(np.float32).astype(np.float64))
+    return np.asarray(np.real(widened(values)).astype(np.float32).astype(np.float64))
 
 
 def _refused(which: tuple[int, ...], reason: str) -> list[Answer]:

@@ -27,6 +27,7 @@ from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.fusion import has_true
 from opscope.formats.cann.names import sanitised
 from opscope.formats.npy import read_npy
+from opscope.narrow import widened
 from opscope.run.dtypes import dtype_of_numpy
 
 if TYPE_CHECKING:
@@ -325,6 +326,7 @@ def _overflow(side: Side | None) -> str:
         return "NO"
     if side.values.dtype.kind in "biu":
         return "NO"
-    values = side.values.astype(np.complex128 if side.values.dtype.kind == "c" else np.float64)
+    wide = np.complex128 if side.values.dtype.kind == "c" else np.float64
+    values = widened(side.values).astype(wide)
     reached = side.values.dtype == np.float16 and bool((np.abs(values) >= _HALF_LIMIT).any())
     return "YES" if reached or not np.isfinite(values).all() else "NO"

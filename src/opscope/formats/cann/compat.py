@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.formats.cann.codes import Code, RefusedError
+from opscope.narrow import widened
 
 if TYPE_CHECKING:
     from opscope.arrays import Array, Bytes
@@ -40,7 +41,7 @@ def elements(data: Bytes, kind: ElementType, count: int, decoded: Array) -> Arra
         return E4M3FN[data[:count]]
     if kind.name == "float8_e5m2":
         return E5M2[data[:count]]
-    return decoded.astype(np.float32) if kind.name == "bfloat16" else decoded
+    return widened(decoded) if kind.name == "bfloat16" else decoded
 
 
 def _hifloat8(code: int) -> float:

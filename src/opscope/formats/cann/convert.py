@@ -24,6 +24,7 @@ from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.output import BIN, NPY, Output, Piece
 from opscope.formats.cann.wire import Span
 from opscope.formats.layouts import plain
+from opscope.narrow import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -255,7 +256,7 @@ def _dtype_name(seen: TensorView, values: Array, request: Request) -> str:
     """
     if seen.kind.numpy is not None or request.layout is None or request.exact:
         return seen.kind.numpy or seen.kind.name
-    return str(values.dtype.name)
+    return name_of(values.dtype)
 
 
 def _moved_or_kept(

@@ -18,8 +18,8 @@ from opscope.run.dtypes import DTYPES
 class ElementType(NamedTuple):
     """One element type: opscope's name, CANN's numbers and name, bits of one element in the file.
 
-    numpy is the NumPy or ml_dtypes name of the elements as they lie in the file, None where they
-    must be decoded; bits 0 means that no public source says how they lie.
+    numpy is the name that NumPy or opscope.narrow has of the elements as they lie in the file, None
+    where they must be decoded; bits 0 means that no public source says how they lie.
     """
 
     name: str

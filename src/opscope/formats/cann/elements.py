@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Bytes of a dump <-> NumPy elements, for every element type whose elements the formats define.
 
-Types that NumPy or ml_dtypes know keep their own dtype and are views of the bytes. The others
+Types that NumPy or opscope.narrow know keep their own dtype and are views of the bytes. The others
 become the next type that
 holds each value exactly: complex32 complex64, HiFloat8 float32, int4/uint1/int2/uint2 int8 or
 uint8, float4_e2m1 float32. Packed types lie low bits first (two int4 in a byte: low nibble first;
@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import numpy as np
 
+from opscope import narrow
 from opscope.errors import MissingValueError
 from opscope.formats import hifloat8
 
@@ -34,7 +34,7 @@ def dtype_of(kind: ElementType) -> np.dtype[Any] | None:
     """The dtype whose elements lie in the file as they are, or None where they must be decoded."""
     if kind.numpy is None:
         return None
-    return np.dtype(getattr(ml_dtypes, kind.numpy, kind.numpy))
+    return narrow.dtype_of(kind.numpy)
 
 
 def decode(data: Bytes, kind: ElementType, count: int) -> Array:
@@ -85,7 +85,7 @@ def encode(values: Array, kind: ElementType) -> Bytes:
     dtype = dtype_of(kind)
     flat = np.ascontiguousarray(values).reshape(-1)
     if dtype is not None:
-        return np.ascontiguousarray(flat.astype(dtype, copy=False)).view(np.uint8)
+        return np.ascontiguousarray(narrow.as_type(flat, dtype)).view(np.uint8)
     if kind.name == "hifloat8":
         return hifloat8.encode(flat)
     if kind.name == "complex32":

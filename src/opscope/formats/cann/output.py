@@ -12,13 +12,13 @@ from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
 import msgspec
 import numpy as np
 
 from opscope.formats.cann import torchfile
 from opscope.formats.cann.codes import Code, RefusedError
 from opscope.formats.cann.names import MAPPING
+from opscope.narrow import is_narrow, widened
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,15 +31,6 @@ KINDS = (NPY, BIN, MSNPY, PT)
 MAX_NAME = 255
 _COPY_FROM = 1 << 20
 _MSNPY_FIELDS = 5
-_ML = frozenset(
-    np.dtype(kind).name
-    for kind in (
-        ml_dtypes.bfloat16,
-        ml_dtypes.float8_e4m3fn,
-        ml_dtypes.float8_e5m2,
-        ml_dtypes.float8_e8m0fnu,
-    )
-)
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,9 +100,9 @@ class Output:
                     raise RefusedError(Code.DATA_TYPE, f"torch has no type for {piece.dtype}")
                 with open(path, "wb", opener=_fresh) as file:
                     torchfile.write(file, values)
-            elif kind != BIN and values.dtype.name in _ML:
-                widened = values.astype(np.float32)
-                self._write(path, _npy_header(widened), widened)
+            elif kind != BIN and is_narrow(values.dtype):
+                numbers = widened(values)
+                self._write(path, _npy_header(numbers), numbers)
             else:
                 header = b"" if kind == BIN else _npy_header(values)
                 if not _copied(path, header, piece):

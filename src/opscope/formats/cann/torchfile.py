@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.narrow import name_of
+
 if TYPE_CHECKING:
     from typing import BinaryIO
 
@@ -41,7 +43,8 @@ _DTYPES = frozenset(
 
 def writable(dtype: np.dtype[Any]) -> bool:
     """Whether torch has this type."""
-    return dtype.name in _STORAGES or dtype.name in _DTYPES
+    name = name_of(dtype)
+    return name in _STORAGES or name in _DTYPES
 
 
 def write(file: BinaryIO, values: Array) -> None:
@@ -58,7 +61,7 @@ def write(file: BinaryIO, values: Array) -> None:
 
 
 def _pickle(values: Array) -> bytes:
-    name = values.dtype.name
+    name = name_of(values.dtype)
     typed = name in _STORAGES
     storage = _name("torch", _STORAGES[name]) if typed else _name("torch.storage", "UntypedStorage")
     count = values.size if typed else values.nbytes

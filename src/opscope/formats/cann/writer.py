@@ -29,6 +29,7 @@ from opscope.formats.cann import dumpfile, elements, names
 from opscope.formats.cann.dtypes import BY_NAME, FORMAT_NUMBERS, ElementType
 from opscope.formats.cann.message import DumpData, OriginalOp, Shape, TensorEntry
 from opscope.formats.layouts import plain
+from opscope.narrow import name_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -232,9 +233,10 @@ def _kind(tensor: Tensor, values: Array) -> ElementType:
     announced = BY_NAME.get(tensor.dtype)
     if announced is not None and announced.numpy is None and announced.bits:
         return announced
-    kind = BY_NAME.get(values.dtype.name)
+    name = name_of(values.dtype)
+    kind = BY_NAME.get(name)
     if kind is None:
-        raise UsageError(f"CANN has no type for {values.dtype.name}")
+        raise UsageError(f"CANN has no type for {name}")
     return kind
 
 

@@ -21,6 +21,7 @@ from opscope.errors import FormatError
 from opscope.formats.foreign import UNKNOWN
 from opscope.formats.mindspore.pb import Wire
 from opscope.formats.tfdbg.files import read_at
+from opscope.narrow import as_type
 from opscope.run.dtypes import DType, find_dtype
 
 CURT, CONCISE, FULL_HEALTH, SHAPE, FULL = 2, 3, 4, 5, 7
@@ -222,12 +223,12 @@ def _given(proto: _Proto, dtype: np.dtype[Any], message: Wire) -> Array:
             raise message.fail(0, f"numbers of another type than {dtype}")
     if not parts:
         return np.zeros(0, dtype)
+    if dtype.kind != "c":
+        return np.concatenate([as_type(part, dtype) for part in parts])
     joined = np.concatenate(parts)
-    if dtype.kind == "c":
-        if len(joined) % 2:
-            raise message.fail(0, "half of a complex number")
-        return np.ascontiguousarray(joined).view(dtype)
-    return joined.astype(dtype, copy=False)
+    if len(joined) % 2:
+        raise message.fail(0, "half of a complex number")
+    return np.ascontiguousarray(joined).view(dtype)
 
 
 def _integers(number: int, value: Any, dtype: np.dtype[Any]) -> Array:

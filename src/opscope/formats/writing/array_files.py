@@ -29,6 +29,7 @@ from opscope.formats.cann import torchfile
 from opscope.formats.cann.names import parse, read_mapping
 from opscope.formats.text_arrays import write_csv, write_txt
 from opscope.formats.writing.naming import Names, folder_of, safe, stem_of
+from opscope.narrow import name_of, widened
 from opscope.run.dtypes import dtype_of_numpy
 from opscope.run.schema import Call, Tensor, ValueRef
 
@@ -40,12 +41,7 @@ def wide(values: Array) -> Array:
     """Values in a type that plain NumPy reads: bfloat16 and fp8 widened to float32, which is
     exact.
     """
-    kind = dtype_of_numpy(values.dtype)
-    return (
-        values.astype(np.float32)
-        if kind.kind == "float" and kind.bits < 32 and kind.name != "float16"
-        else values
-    )
+    return widened(values)
 
 
 def write_npy(path: Path, values: Array) -> None:
@@ -64,7 +60,7 @@ def write_bin(path: Path, values: Array) -> None:
 def write_pt(path: Path, values: Array) -> None:
     """A .pt that torch.load(weights_only=True) reads; UsageError for a type torch does not have."""
     if not torchfile.writable(values.dtype):
-        raise UsageError(f"torch has no type for {values.dtype.name}; choose another --type")
+        raise UsageError(f"torch has no type for {name_of(values.dtype)}; choose another --type")
     with path.open("wb") as stream:
         torchfile.write(stream, values)
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opscope import narrow
 from opscope.arrays import Ints
 from opscope.kernels.reference import LENGTH, MASK, Statistics, mix, near_limit
 
@@ -56,7 +57,7 @@ class Column(IntEnum):
 
 
 def name_of(dtype: Any) -> str:
-    """The name of a torch type, as NumPy and ml_dtypes have it."""
+    """The name of a torch type, as NumPy and opscope.narrow have it."""
     return str(dtype).removeprefix("torch.")
 
 
@@ -161,7 +162,7 @@ def constants(name: str) -> dict[str, Any]:
     """What of the kernel depends on the element type."""
     import triton.language as tl
 
-    numpy = np.dtype(name)
+    numpy = narrow.dtype_of(name)
     value = tl.float64 if name in WIDE else tl.float32
     if name in INTEGERS:
         value = tl.uint64 if name == "uint64" else tl.int64
@@ -182,7 +183,7 @@ def options(name: str) -> dict[str, Any]:
     """How many warps share a block, so that its elements stay in registers; a complex element's
     magnitude is defined with every operation rounded.
     """
-    warps = {1: 8, 2: 4, 4: 4, 8: 4}[np.dtype(name).itemsize]
+    warps = {1: 8, 2: 4, 4: 4, 8: 4}[narrow.dtype_of(name).itemsize]
     return {"num_warps": warps} | ({"enable_fp_fusion": False} if name in WIDE else {})
 
 
@@ -200,7 +201,7 @@ def read(words: NDArray[np.int16], dtype: Any, size: int) -> Statistics:
     counts = (size, nan, pos_inf, neg_inf, zero, neg, count - zero - neg, near)
     if min(counts) < 0:
         raise ValueError(f"a device counted more elements of a {dtype} tensor than its {size}")
-    digest = digest_of(rows, size * np.dtype(name).itemsize)
+    digest = digest_of(rows, size * narrow.dtype_of(name).itemsize)
     if not count:
         return Statistics(*counts, digest=digest)
     if name in INTEGERS:

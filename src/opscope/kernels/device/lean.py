@@ -15,10 +15,10 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import ml_dtypes  # noqa: F401 - registers bfloat16 with NumPy
 import numpy as np
 from numpy.typing import NDArray
 
+from opscope import narrow
 from opscope.arrays import Array, Floats
 from opscope.kernels.reference import Statistics, near_limit
 
@@ -42,7 +42,7 @@ def ends_of(dtype: Any) -> np.dtype[Any]:
     """The type in which least and largest arrive: the tensor's own, of complex tensors that of the
     magnitude.
     """
-    return np.dtype("float32" if dtype.is_complex else str(dtype).removeprefix("torch."))
+    return narrow.dtype_of("float32" if dtype.is_complex else str(dtype).removeprefix("torch."))
 
 
 class Comparands:
@@ -162,7 +162,7 @@ def read_floats(words: NDArray[np.int16], ends: np.dtype[Any], size: int, sums: 
     numbers, from_zero, pos_inf, _, to_zero, neg_inf = (
         int(count) for count in part(rows, 0, FLOAT_COUNTS, np.int64).sum(axis=0)
     )
-    low, negated = part(rows, FLOAT_COUNTS, exact, ends).astype(np.float64).T
+    low, negated = narrow.widened(part(rows, FLOAT_COUNTS, exact, ends)).astype(np.float64).T
     nan, zero = size - numbers, from_zero + to_zero - numbers
     neg = to_zero - zero - neg_inf
     count = numbers - pos_inf - neg_inf

@@ -29,6 +29,7 @@ from opscope.errors import OpscopeError
 from opscope.formats.mindspore.failed import Failed, first_paragraph
 from opscope.formats.mindspore.reader import open_dump
 from opscope.formats.npy import read_npy
+from opscope.narrow import is_narrow, widened
 from opscope.record.mindspore.compiled import began, folders_of
 from opscope.record.mindspore.place import LARGEST, NET, RAISED
 from opscope.record.mindspore.reading import array_of
@@ -85,7 +86,9 @@ def tell_raised(process_folder: Path, dump: Path, error: BaseException) -> None:
     if len(meant) == 1:
         first.folder.mkdir(parents=True, exist_ok=True)
         for slot, array in missing.items():
-            np.save(process_folder / RAISED / f"{slot}.npy", array, allow_pickle=False)
+            path = process_folder / RAISED / f"{slot}.npy"
+            plain = array.view(f"V{array.itemsize}") if is_narrow(array.dtype) else array
+            np.save(path, plain, allow_pickle=False)
         told = Raised(
             folder=str(first.folder),
             error=text[:4000],
@@ -190,12 +193,9 @@ def _of_program(row: Tensor, given: Mapping[str, Any]) -> Array | None:
     held_arrays = [held] if held is not None else list(_parameters(str(row.tensor_name)))
     arrays = [array for each in held_arrays if (array := array_of(each)) is not None]
     fit = [array for array in arrays if row.shape is None or array.shape == row.shape]
-    return (
-        fit[0]
-        if fit
-        and all(np.array_equal(fit[0], other, equal_nan=fit[0].dtype.kind == "f") for other in fit)
-        else None
-    )
+    wide = [widened(array) for array in fit]
+    same = all(np.array_equal(wide[0], each, equal_nan=wide[0].dtype.kind == "f") for each in wide)
+    return fit[0] if fit and same else None
 
 
 def _arguments(frame: FrameType) -> Iterator[tuple[str, Any]]:

@@ -8,10 +8,10 @@ import ctypes
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import ml_dtypes
 import msgspec
 import numpy as np
 
+from opscope import narrow
 from opscope.arrays import Array
 from opscope.formats.mindspore.arguments import tagged
 from opscope.run.dtypes import find_dtype
@@ -84,7 +84,7 @@ def array_of(tensor: Any) -> Array | None:
     """A tensor's elements in NumPy; None for what NumPy has no type for."""
     try:
         if str(tensor.dtype) == "BFloat16":  # MindSpore's NumPy has none
-            return np.frombuffer(tensor.get_bytes(), ml_dtypes.bfloat16).reshape(tensor.shape)
+            return np.frombuffer(tensor.get_bytes(), narrow.dtype("bfloat16")).reshape(tensor.shape)
         return np.asarray(tensor.asnumpy())
     except (RuntimeError, TypeError, ValueError):
         return None

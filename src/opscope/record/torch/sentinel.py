@@ -22,6 +22,7 @@ from opscope.judge.integers import needs_values
 from opscope.judge.overflow import status_of
 from opscope.judge.soundness import NEGATIVE, POSITIVE, Condition, Held, judge
 from opscope.kernels import digest
+from opscope.narrow import widened
 from opscope.record.own_code import OPSCOPE, inside, is_user
 from opscope.record.torch.memory import block_bytes, compact, view
 from opscope.record.torch.stacks import TORCH
@@ -151,7 +152,7 @@ def places_of(array: Array) -> str | None:
     if array.ndim < 1 or array.size > LARGEST_PLACED:
         return None
     wrong = np.zeros(array.size + 2, dtype=np.bool_)  # one before and one after, both finite
-    wrong[1:-1] = ~np.isfinite(array).reshape(-1)
+    wrong[1:-1] = ~np.isfinite(widened(array)).reshape(-1)
     edges = np.flatnonzero(wrong[1:] != wrong[:-1])
     if len(edges) > 2 * MOST_RANGES:
         return None

@@ -55,7 +55,7 @@ def fill(memory: Any, row: dict[str, Any], value: Any) -> None:
 
 
 def restore(value: Any, name: str, shape: list[int]) -> Any:
-    """Elements as they were kept; types that safetensors lacks were kept as bytes, which may lie
+    """Elements as they were kept; types that not all torch have were kept as bytes, which may lie
     unaligned in the file.
     """
     dtype = element_type(name)

@@ -4,7 +4,7 @@
 """One operator call, alone: rebuilds the tensors it read, makes the call, says whether the recorded
 failure shows.
 
-Needs torch and safetensors, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it
+Needs torch, nothing else. Exit code: 1 the failure shows, 0 it does not, 125 it
 cannot be tried here (device, operator, element type or library missing), 101 this script itself
 failed.
 """
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import ctypes  # noqa: F401 - for what is stored
 import fnmatch  # noqa: F401 - for what is allowed
 import importlib
 import importlib.util
@@ -31,10 +32,9 @@ from typing import Any
 
 try:
     import torch
-    from safetensors.torch import load_file, save_file
     from torch.utils._python_dispatch import TorchDispatchMode  # noqa: F401 - for the judging
 except ImportError as missing:
-    print(f"cannot be tried here: {missing}; install torch and safetensors", file=sys.stderr)
+    print(f"cannot be tried here: {missing}; install torch", file=sys.stderr)
     sys.exit(125)
 
 # --- the call ---
@@ -75,6 +75,7 @@ from opscope.repro.scripts.judging import (  # noqa: E402
     wider_results,
 )
 from opscope.repro.scripts.rebuilding import build_tensors, element_type, restore  # noqa: E402
+from opscope.repro.scripts.stored import read_tensors, write_tensors  # noqa: E402
 from opscope.repro.scripts.verdict import CannotTry, answered, parsed  # noqa: E402
 
 # --- end of parts ---
@@ -184,8 +185,8 @@ def find_operator(imports: list[str], allowed: list[str]) -> Any:
 
 def load_tensors(name: str) -> dict[str, Any]:
     try:
-        return dict(load_file(str(HERE / name)))
-    except (AttributeError, KeyError) as error:
+        return read_tensors(HERE / name)
+    except TypeError as error:
         raise CannotTry(
             f"torch {torch.__version__} cannot read {name}: {first_line(error)}"
         ) from error
@@ -294,12 +295,12 @@ def save_results(path: str, reference: Reference) -> None:
             content[f"{name}{'~' if value.is_complex() else ' '}{slot}"] = (
                 pairs.contiguous().clone()
             )
-    save_file(content, path)
+    write_tensors(path, content)
 
 
 def load_results(path: str) -> Reference:
     results: dict[str, dict[str, Any]] = {"exact": {}, "plain": {}}
-    for key, value in load_file(path).items():
+    for key, value in read_tensors(path).items():
         results[key[:5]][key[6:]] = torch.view_as_complex(value) if key[5] == "~" else value
     return Reference(
         results["exact"], results["plain"], "float64 on the CPU, kernels of a clean process"

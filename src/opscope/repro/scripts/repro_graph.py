@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A part of a graph of torch.compile, alone: compiled, and operator by operator.
 
-Needs torch and safetensors, nothing else. --code prints a program of plain torch code that shows
+Needs torch, nothing else. --code prints a program of plain torch code that shows
 the same. Exit code: 1 the results differ as recorded, 0 they do not, 125 it cannot be tried here
 (back end, function or library missing), 101 this script itself failed.
 """
@@ -10,6 +10,7 @@ the same. Exit code: 1 the results differ as recorded, 0 they do not, 125 it can
 from __future__ import annotations
 
 import argparse
+import ctypes  # noqa: F401 - for what is stored
 import importlib
 import importlib.util
 import json
@@ -22,12 +23,17 @@ from typing import Any
 
 try:
     import torch
-    from safetensors.torch import load_file
 except ImportError as missing:
-    print(f"cannot be tried here: {missing}; install torch and safetensors", file=sys.stderr)
+    print(f"cannot be tried here: {missing}; install torch", file=sys.stderr)
     sys.exit(125)
 
+# --- parts ---
+from opscope.repro.scripts.stored import places_of, read_tensors  # script.py puts its text here
+
+# --- end of parts ---
+
 HERE = Path(__file__).resolve().parent
+INPUTS = "inputs.safetensors"
 NAMESPACES = ("aten", "prims")
 # of module operator, what only computes
 ARITHMETIC = frozenset(
@@ -233,12 +239,17 @@ def program(data: dict[str, Any], stored: dict[str, Any]) -> str:
     lines += ["from math import inf, nan"] if "inf" in body or "nan" in body else []
     lines += ["from torch import device"] if "device(" in body else []
     memories = [stored[f"m{number}"] for number in range(len(data["memories"]))]
+    places: dict[str, Any] = {}
     if any(each.numel() > MOST_SHOWN for each in memories):
-        lines += ["from safetensors.torch import load_file", ""]
-        lines += ['stored = load_file("inputs.safetensors")']
+        places = places_of((HERE / INPUTS).read_bytes())
+        lines += [
+            "",
+            f'with open("{INPUTS}", "rb") as file:',
+            "    stored = bytearray(file.read())",
+        ]
     lines += ["", "", body, "", "", "def inputs():"]
     for number, each in enumerate(memories):
-        lines.append(f"    m{number} = {_shown(each, number)}")
+        lines.append(f"    m{number} = {_shown(each, places.get(f'm{number}'))}")
     for name, row in zip(names, data["inputs"]):
         view = (
             f"torch.as_strided(m{row['memory']}, {row['shape']}, {row['stride']}, {row['offset']})"
@@ -261,9 +272,10 @@ def program(data: dict[str, Any], stored: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _shown(memory: Any, number: int) -> str:
+def _shown(memory: Any, place: Any) -> str:
     if memory.numel() > MOST_SHOWN:
-        return f'stored["m{number}"].clone()'
+        where = f"dtype={memory.dtype}, count={memory.numel()}, offset={place[2]}"
+        return f"torch.frombuffer(stored, {where}).clone()"
     if not memory.any():
         return f"torch.zeros({memory.numel()}, dtype={memory.dtype})"
     numbers = ", ".join(
@@ -295,7 +307,7 @@ def tried(options: Any) -> dict[str, Any]:
         raise CannotTryError(
             f"torch.compile knows no back end {data['backend']!r} here; --import it"
         )
-    stored = load_file(str(HERE / "inputs.safetensors"))
+    stored = read_tensors(HERE / INPUTS)
     attempts = [attempt(data, stored) for _ in range(options.repeat)]
     shown = sum(apart for apart, _ in attempts)
     verdict = "not reproduced" if not shown else "reproduced"
@@ -320,7 +332,7 @@ def main() -> int:
     try:
         if options.code:
             data = json.loads((HERE / "graph.json").read_text(encoding="utf-8"))
-            print(program(data, load_file(str(HERE / "inputs.safetensors"))))
+            print(program(data, read_tensors(HERE / INPUTS)))
             return 0
         verdict = tried(options)
     except (CannotTryError, ImportError) as reason:
