@@ -111,6 +111,7 @@ def test_lists_and_large_numbers_are_asked_for(run):
     [
         ("SELECT opp FROM calls", "no such column: opp; did you mean op"),
         ("SELECT op FROM cals", "did you mean calls"),
+        ("SELECT name FROM tensors", "name in what is asked; it is a column of calls"),
         ("SELEC op", "syntax error"),
         ("SELECT 1; SELECT 2", "several statements"),
         ("SELECT op FROM calls WHERE step = ?", "bindings"),

@@ -275,9 +275,10 @@ def _explained(reason: str) -> str:
     missing = re.fullmatch(r"no such (table|column): (?:\w+\.)?(\w+)", reason)
     if missing is None:
         return reason
-    known = (
-        _TYPES if missing[1] == "table" else {name for types in _TYPES.values() for name in types}
-    )
-    near = get_close_matches(missing[2], sorted(known), n=1)
+    columns = {name for types in _TYPES.values() for name in types}
+    having = [table for table, types in _TYPES.items() if missing[2] in types]
+    near = get_close_matches(missing[2], sorted(_TYPES if missing[1] == "table" else columns), n=1)
     meant = f"; did you mean {near[0]}?" if near else ""
+    if missing[1] == "column" and having:
+        meant = f" in what is asked; it is a column of {' and '.join(having)}"
     return f"{reason}{meant}; docs/schema.md names tables and columns"
