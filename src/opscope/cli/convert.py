@@ -127,7 +127,8 @@ def _checked_jobs(jobs: int) -> int:
 
 
 def _told(job: Job, report: Report) -> None:
-    say(f"{report.tensors} tensors written to {job.out}")
+    written = f"{report.tensors} tensors written to {job.out}"
+    say(written if job.out.exists() else "nothing was written")
     if _nothing(job, report):
         note("the dump holds no values of what is meant; opscope show lists what there is")
     for line in (*report.problems, *report.failures)[:_LISTED]:

@@ -464,6 +464,12 @@ def test_the_verb(tmp_path: Path) -> None:
     assert len(list((tmp_path / "out").rglob("*.csv"))) == 3
 
 
+def test_of_what_is_not_there_nothing_is_said_to_be_written(tmp_path: Path) -> None:
+    done = command("convert", tmp_path / "absent", "-o", tmp_path / "out")
+    assert (done.returncode, done.stdout) == (2, "nothing was written\n")
+    assert not (tmp_path / "out").exists()
+
+
 def test_nothing_that_is_there_is_replaced(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "opscope.jsonl").write_text("mine")
