@@ -198,3 +198,41 @@ def test_losses_of_parts_of_a_batch_add_up_to_the_others(tmp_path: Path, fault: 
     for finding in found.findings:
         assert marked_line(__file__, f"# target: {fault}") in told_lines(finding, "target")
         assert marked_line(__file__, f"# golden: {fault}") in told_lines(finding, "golden")
+
+
+def begun(member: int) -> tuple[Tensor, Tensor]:
+    return drawn(WIDE, WIDE, seed=70 + member), drawn(WIDE, 1, seed=80 + member)
+
+
+def one_after_the_other(_: str) -> None:
+    """Two members of an ensemble."""
+    for member in range(2):
+        into, out = (weight.requires_grad_() for weight in begun(member))
+        optimizer = torch.optim.SGD([into, out], lr=0.2)
+        for step in range(STEPS):
+            x, y = drawn(BATCH, WIDE, seed=90 + step), drawn(BATCH, 1, seed=9)
+            loss = F.mse_loss(torch.tanh(x @ into) @ out, y)
+            optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            loss.item()
+
+
+def at_once(fault: str) -> None:
+    into, out = (torch.stack(weights) for weights in zip(begun(0), begun(1), strict=True))
+    rate = 0.15 if fault else 0.2
+    for step in range(STEPS):
+        x, y = drawn(BATCH, WIDE, seed=90 + step), drawn(BATCH, 1, seed=9)
+        into, out = into.requires_grad_(), out.requires_grad_()
+        loss = (torch.tanh(x @ into) @ out - y).square().mean((1, 2)).sum()
+        gradients = torch.autograd.grad(loss, [into, out])
+        pairs = zip((into, out), gradients, strict=True)
+        into, out = (weight.detach() - rate * gradient for weight, gradient in pairs)
+        loss.item()
+
+
+@pytest.mark.parametrize("fault", ["", "rate"])
+def test_losses_of_one_training_after_the_other_add_up(tmp_path: Path, fault: str) -> None:
+    golden = recorded(one_after_the_other, tmp_path / "golden")
+    found = opscope.compare(recorded(at_once, tmp_path / "run", fault), golden).document
+    assert (found.verdict, found.complete) == ("found" if fault else "clean", True)

@@ -61,8 +61,8 @@ def read_out_apart(
 
 def _by_sums(pairing: Pairing, meetings: Meetings) -> tuple[int, Apart | None]:
     """The same of numbers of which one side reads out the parts: losses of parts of a batch, whose
-    sum or mean is the other's loss, each as many parts; behind them what both read out whole, as an
-    evaluation is.
+    sum or mean is the other's loss, each as many parts, and behind them what both read out whole,
+    as an evaluation is; or losses of models that it trains one after the other.
     """
     rows, places, _ = _aligned(pairing, meetings)
     few = int(len(rows[0]) > len(rows[1]))
@@ -82,24 +82,29 @@ def _by_sums(pairing: Pairing, meetings: Meetings) -> tuple[int, Apart | None]:
 
 
 def _groupings(whole: Floats, parts: Floats) -> Iterator[tuple[list[Ints], list[bool]]]:
-    """The ways in which the first of some numbers may be of as many parts each and the others of
-    one; for each the places of the parts, and of which numbers they are neither sum nor mean.
+    """The ways in which numbers may be of as many parts each; for each the places of the parts, and
+    of which numbers they are neither sum nor mean.
     """
-    for each in range(2, len(parts) + 1):
-        cut, odd = divmod(len(parts) - len(whole), each - 1)
-        if odd or not 0 < cut <= len(whole):
-            continue
-        sizes = [each] * cut + [1] * (len(whole) - cut)
-        groups = np.split(np.arange(len(parts)), np.cumsum(sizes)[:-1])
+    for groups in _cuts(len(whole), len(parts)):
         for taken in (np.sum, np.mean):
             pairs = zip(groups, whole, strict=True)
-            yield (
-                groups,
-                [
-                    bool(abs(taken(parts[at]) - value) > SUMMED * np.abs(parts[at]).sum())
-                    for at, value in pairs
-                ],
-            )
+            off = [abs(taken(parts[at]) - value) for at, value in pairs]
+            reach = [SUMMED * np.abs(parts[at]).sum() for at in groups]
+            yield groups, [bool(far > most) for far, most in zip(off, reach, strict=True)]
+
+
+def _cuts(whole: int, parts: int) -> Iterator[list[Ints]]:
+    """Places of parts that may make up one number each: the first of these of as many, one after
+    the other, those behind them of one; or all of as many from one training after the other.
+    """
+    places = np.arange(parts)
+    for each in range(2, parts + 1):
+        cut, odd = divmod(parts - whole, each - 1)
+        if not odd and 0 < cut <= whole:
+            sizes = [each] * cut + [1] * (whole - cut)
+            yield np.split(places, np.cumsum(sizes)[:-1])
+    if parts % whole == 0:
+        yield list(places.reshape(-1, whole).T)
 
 
 def first_unlike(
