@@ -79,7 +79,7 @@ def graph_around(side: Side) -> Ints:
         calls.parent >= 0, place_of(keys_of(calls.process, calls.parent), calls.key), NONE
     )
     around, at = np.full(len(calls), NONE), parent
-    while (at >= 0).any():
+    while graphs.any() and (at >= 0).any():
         around = np.where((around < 0) & (at >= 0) & graphs[at], at, around)
         at = np.where((around < 0) & (at >= 0), parent[at], NONE)
     return around
