@@ -15,11 +15,11 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import ml_dtypes  # noqa: F401
 import numpy as np
 import torch
 
 from opscope.kernels import compiled
+from opscope.narrow import as_type, dtype_of, name_of
 
 Task = Callable[[], object]
 
@@ -71,11 +71,11 @@ def processor() -> str:
 
 
 def sample(name: str, given: argparse.Namespace) -> np.ndarray:
-    dtype = np.dtype(name)
+    dtype = dtype_of(name)
     drawn = np.random.default_rng(0).standard_normal(1 << 20) * (1 if dtype.kind in "fcV" else 50)
-    part = (drawn > 0) if name == "bool" else drawn.astype(dtype)
     if given.masked:
-        part[::2] = -np.inf
+        drawn[::2] = -np.inf
+    part = (drawn > 0) if name == "bool" else as_type(drawn, dtype)
     count = max(1, int(given.mib * 2**20) // dtype.itemsize)
     array = memory(count * dtype.itemsize, huge=given.huge).view(dtype)
     array[:] = np.resize(part, count)
@@ -99,7 +99,7 @@ def tasks(native: object, array: np.ndarray) -> dict[str, Task]:
     """
     words = array.view(np.uint8)[: array.nbytes // 8 * 8].view(np.int64)
     tensor, copy = torch.from_numpy(words), np.empty_like(array)
-    number = compiled.NUMBERS[array.dtype.name]
+    number = compiled.NUMBERS[name_of(array.dtype)]
     found: dict[str, Task] = {
         "read (numpy)": words.view(np.uint64).sum,
         "read (torch)": tensor.sum,

@@ -16,6 +16,7 @@ import numpy as np
 
 from opscope.kernels import compiled
 from opscope.kernels.pair import pair
+from opscope.narrow import as_type, dtype_of, widened
 
 Task = Callable[[], object]
 
@@ -46,13 +47,11 @@ def main() -> None:
 
 
 def sides(name: str, mib: float, share: float) -> tuple[np.ndarray, np.ndarray]:
-    dtype = np.dtype(name)
+    dtype = dtype_of(name)
     count = int(mib * 2**20) // dtype.itemsize
     drawn = np.random.default_rng(0).standard_normal(1 << 20) * (1 if dtype.kind in "fcV" else 1000)
-    golden = np.resize(drawn.astype(dtype), count)
-    return (
-        golden * np.asarray(1 + 0.01 * share).astype(dtype if dtype.kind != "i" else np.float64)
-    ).astype(dtype) + dtype.type(share), golden
+    golden = np.resize(as_type(drawn, dtype), count)
+    return as_type(widened(golden) * (1 + 0.01 * share) + share, dtype), golden
 
 
 def tasks(target: np.ndarray, golden: np.ndarray) -> dict[str, Task]:
@@ -66,7 +65,7 @@ def tasks(target: np.ndarray, golden: np.ndarray) -> dict[str, Task]:
 
 def by_numpy(target: np.ndarray, golden: np.ndarray) -> tuple[float, float, float]:
     wide = np.complex128 if target.dtype.kind == "c" else np.float64
-    t, g = target.astype(wide), golden.astype(wide)
+    t, g = widened(target).astype(wide), widened(golden).astype(wide)
     gap = np.abs(t - g)
     norms = float(np.linalg.norm(t)), float(np.linalg.norm(g))
     return (
