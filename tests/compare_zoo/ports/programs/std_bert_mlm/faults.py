@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong in this port: text of port.py and what stands there instead."""
+
 FAULTS = {
     "segments": [('x = x + p["seg"][types[row, col]]', 'x = x + p["seg"][0]')],
     "neighbours": [("same = row[:, None] == row[None, :]", "same = row[:, None] >= row[None, :]")],

@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong in this port: text of port.py and what stands there instead."""
+
 FAULTS = {
     "cosine": [("u = u / u.norm(dim=1, keepdim=True)", "u = u / u.norm(dim=0, keepdim=True)")],
     "ramp": [

@@ -1,3 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What goes wrong in this port: text of port.py and what stands there instead."""
+
 FAULTS = {
     "cell": [('torch.sigmoid(pre["o"]) * torch.tanh(c), c', 'torch.sigmoid(pre["o"]) * c, c')],
     "reverse": [
