@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from opscope.kernels.device import fused
-from opscope.narrow import dtype_of
+from opscope.narrow import numpy_type
 
 TARGETS = {"sm_80": ("cuda", 80, 32), "sm_90": ("cuda", 90, 32), "gfx942": ("hip", "gfx942", 64)}
 HEAD = (
@@ -111,7 +111,7 @@ def of_element(name: str, loads: Sequence[int], lanes: int) -> str:
     """Bytes that a whole block's loads, the widest, read for each of its elements."""
     threads = lanes * fused.options(name)["num_warps"]
     read = loads.count(max(loads)) * max(loads) // 8 * threads
-    return f"{read * dtype_of(name).itemsize / fused.BLOCK_BYTES:g}"
+    return f"{read * numpy_type(name).itemsize / fused.BLOCK_BYTES:g}"
 
 
 def main() -> None:

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from opscope.kernels import compiled
-from opscope.narrow import as_type, dtype_of, name_of
+from opscope.narrow import as_type, name_of, numpy_type
 
 Task = Callable[[], object]
 
@@ -71,7 +71,7 @@ def processor() -> str:
 
 
 def sample(name: str, given: argparse.Namespace) -> np.ndarray:
-    dtype = dtype_of(name)
+    dtype = numpy_type(name)
     drawn = np.random.default_rng(0).standard_normal(1 << 20) * (1 if dtype.kind in "fcV" else 50)
     if given.masked:
         drawn[::2] = -np.inf

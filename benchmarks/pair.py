@@ -16,7 +16,7 @@ import numpy as np
 
 from opscope.kernels import compiled
 from opscope.kernels.pair import pair
-from opscope.narrow import as_type, dtype_of, widened
+from opscope.narrow import as_type, numpy_type, widened
 
 Task = Callable[[], object]
 
@@ -47,7 +47,7 @@ def main() -> None:
 
 
 def sides(name: str, mib: float, share: float) -> tuple[np.ndarray, np.ndarray]:
-    dtype = dtype_of(name)
+    dtype = numpy_type(name)
     count = int(mib * 2**20) // dtype.itemsize
     drawn = np.random.default_rng(0).standard_normal(1 << 20) * (1 if dtype.kind in "fcV" else 1000)
     golden = np.resize(as_type(drawn, dtype), count)

@@ -151,7 +151,7 @@ def dtype(name: str) -> np.dtype[Any]:
     return np.dtype([(name, FORMATS[name].unsigned), (_EMPTY, "V0")])
 
 
-def dtype_of(name: str) -> np.dtype[Any]:
+def numpy_type(name: str) -> np.dtype[Any]:
     """The type of this name, ours or NumPy's; TypeError where there is none."""
     return dtype(name) if name in FORMATS else np.dtype(name)
 

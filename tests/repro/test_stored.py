@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from opscope.repro.scripts.stored import STORED_TYPES, places_of, read_tensors, write_tensors
+from opscope.run.dtypes import DTYPES
 
 HERE = {
     name: getattr(torch, known) for name, known in STORED_TYPES.items() if hasattr(torch, known)
@@ -97,6 +98,11 @@ def test_damaged_files_are_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(content)
     with pytest.raises((ValueError, RuntimeError)):
         read_tensors(tmp_path / "a")
+
+
+def test_types_are_those_of_the_one_table() -> None:
+    known = {each.safetensors: each.name for each in DTYPES if each.kind != "complex"}
+    assert {name: known.get(name) for name in STORED_TYPES} == STORED_TYPES
 
 
 def test_a_type_that_torch_has_not_is_named(tmp_path: Path) -> None:

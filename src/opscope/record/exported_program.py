@@ -67,15 +67,11 @@ def execute(model: str, folder: str, run: str) -> Path:
 
 def _tensors(path: Path) -> list[Any]:
     """The tensors of a file, in the order of their keys."""
-    import torch
+    from opscope.substitute.arguments import bytes_of, dtype_named
 
     arrays = [read_safetensors(path, key) for key in sorted(keys_of(path))]
     return [
-        torch.frombuffer(bytearray(array.tobytes()) or bytearray(1), dtype=torch.uint8)[
-            : array.nbytes
-        ]
-        .view(getattr(torch, name_of(array.dtype)))
-        .reshape(array.shape)
+        bytes_of(array).view(dtype_named(name_of(array.dtype))).reshape(array.shape)
         for array in arrays
     ]
 

@@ -220,7 +220,7 @@ def _smallest(dtype: DType) -> float:
     from opscope import narrow
 
     name = {"complex64": "float32", "complex128": "float64"}.get(dtype.name, dtype.numpy)
-    return narrow.limits(narrow.dtype_of(str(name))).smallest
+    return narrow.limits(narrow.numpy_type(str(name))).smallest
 
 
 Moments = tuple[float | None, float | None]

@@ -57,7 +57,7 @@ class DType(msgspec.Struct, frozen=True):
 
         if self.numpy is None:
             raise UsageError(f"{self.name} has no NumPy type; its values are kept as raw bytes")
-        return narrow.dtype_of(self.numpy)
+        return narrow.numpy_type(self.numpy)
 
 
 def _shipped() -> tuple[DType, ...]:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from opscope.arrays import Array
 from opscope.errors import UsageError
 
 LAYOUTS = (
@@ -58,6 +59,12 @@ def dtype_named(name: str) -> torch.dtype:
             f"torch {torch.__version__} has no element type {name!r}; take another call"
         )
     return dtype
+
+
+def bytes_of(array: Array) -> torch.Tensor:
+    """A copy of the bytes of an array, in C order, as a tensor."""
+    data = bytearray(array.tobytes()) or bytearray(1)  # torch takes no empty buffer
+    return torch.frombuffer(data, dtype=torch.uint8)[: array.nbytes]
 
 
 def dtype_name(tensor: torch.Tensor) -> str:

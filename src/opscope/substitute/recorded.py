@@ -16,7 +16,7 @@ from opscope.errors import UnavailableError
 from opscope.judge.repetition import nature_of, told_apart
 from opscope.judge.replayed import Replayed
 from opscope.operators.catalogue import traits_of
-from opscope.substitute.arguments import Conditions, dtype_named
+from opscope.substitute.arguments import Conditions, bytes_of, dtype_named
 from opscope.substitute.callables import function_of
 from opscope.substitute.examine import Answer, examine, same_bits
 from opscope.substitute.layout import WRITTEN, Call
@@ -139,12 +139,7 @@ def bind(recorded: Recorded) -> Bound:
     """The call on its memories; UnavailableError for an operator or API that this process does not
     have.
     """
-    memories = [
-        torch.frombuffer(bytearray(memory.tobytes()) or bytearray(1), dtype=torch.uint8)[
-            : memory.size
-        ]
-        for memory in recorded.memories
-    ]
+    memories = list(map(bytes_of, recorded.memories))
     return Bound(recorded.call, memories, function_of(recorded.call))
 
 
@@ -212,11 +207,8 @@ def recorded_target(
         given_slot = slot if slot in made_now else WRITTEN + slot
         if given_slot not in made_now:
             continue
-        data = torch.frombuffer(bytearray(array.tobytes()) or bytearray(1), dtype=torch.uint8)[
-            : array.nbytes
-        ]
         targets[given_slot] = (
-            data.view(dtype_named(dtype)).reshape(array.shape)
+            bytes_of(array).view(dtype_named(dtype)).reshape(array.shape)
             if array.size
             else made_now[given_slot][:0].cpu().reshape(array.shape)
         )

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.side.call_rows import graph_around, inputs_of
+from opscope.compare.pair.levels import enclosing
+from opscope.compare.pair.unpaired import graphs_of
+from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.lowering import STAGED, spelling
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE, place_of
@@ -145,7 +147,7 @@ def _tell(side: Side) -> bool:
 
 def _single(side: Side) -> Bools:
     """Calls of a forward pass that have backward passes of their own, not that of a graph."""
-    return side.in_phase("forward") & (graph_around(side) < 0)
+    return side.in_phase("forward") & (enclosing(side, graphs_of(side)) < 0)
 
 
 def _with_gradients(side: Side) -> Bools:

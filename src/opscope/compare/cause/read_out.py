@@ -23,7 +23,7 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opscope.arrays import Bools, Floats, Ints
+    from opscope.arrays import Bools, Ints
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Meetings
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     Numbers = list[tuple[Place, float]]
     Making = tuple[object, ...]
+    Aligned = tuple[list[Ints], list[list[Place]], list[tuple[int, int]]]
 
 MOST_BETWEEN = 64  # numbers that one side alone reads out in between
 SUMMED = 4e-6  # of its parts: by which a loss is off their sum, rounded in other places
@@ -49,9 +50,10 @@ def read_out_apart(
     have in common, as where one trains functions of plain tensors: each may be a loss then.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    both, numbers = _unlike(pairing, meetings, unmet, alone=alone)
+    aligned = _aligned(pairing, meetings)
+    both, numbers = _unlike(pairing, aligned, unmet, alone=alone)
     if alone and not both:
-        return _by_sums(pairing, meetings)
+        return _by_sums(pairing, aligned)
     for place, *pair in numbers:
         columns = zip(sides, flows, pair, unmet, strict=True)
         if alone or all(_by_a_model(*each) for each in columns):
@@ -59,52 +61,45 @@ def read_out_apart(
     return both, None
 
 
-def _by_sums(pairing: Pairing, meetings: Meetings) -> tuple[int, Apart | None]:
+def _by_sums(pairing: Pairing, aligned: Aligned) -> tuple[int, Apart | None]:
     """The same of numbers of which one side reads out the parts: losses of parts of a batch, whose
     sum or mean is the other's loss, each as many parts, and behind them what both read out whole,
     as an evaluation is; or losses of models that it trains one after the other.
     """
-    rows, places, _ = _aligned(pairing, meetings)
+    rows, places, _ = aligned
     few = int(len(rows[0]) > len(rows[1]))
     whole, parts = rows[few], rows[1 - few]
     if not len(whole) or len({*places[0], *places[1]}) > 1:
         return 0, None
     sides = (pairing.target, pairing.golden)
     values, read = sides[few].tensors.max[whole], sides[1 - few].tensors.max[parts]
-    for groups, off in _groupings(values, read):
-        if off[0]:
-            continue
-        first = off.index(True) if True in off else 0
-        ends = [[int(whole[first])], parts[groups[first]].tolist()]
-        unlike = places[0][0], PARAMETER, (ends[few], ends[1 - few])
-        return off.count(False), unlike if True in off else None
+    for order, sizes in _cuts(len(whole), len(parts)):
+        begins = np.cumsum(sizes) - sizes
+        sums, reach = (np.add.reduceat(each[order], begins) for each in (read, np.abs(read)))
+        for expected in (sums, sums / sizes):
+            off = np.abs(expected - values) > SUMMED * reach
+            if off[0]:
+                continue
+            first = int(np.argmax(off))
+            group = order[begins[first] : begins[first] + sizes[first]]
+            ends = [[int(whole[first])], parts[group].tolist()]
+            unlike = places[0][0], PARAMETER, (ends[few], ends[1 - few])
+            return int((~off).sum()), unlike if off.any() else None
     return 0, None
 
 
-def _groupings(whole: Floats, parts: Floats) -> Iterator[tuple[list[Ints], list[bool]]]:
-    """The ways in which numbers may be of as many parts each; for each the places of the parts, and
-    of which numbers they are neither sum nor mean.
-    """
-    for groups in _cuts(len(whole), len(parts)):
-        for taken in (np.sum, np.mean):
-            pairs = zip(groups, whole, strict=True)
-            off = [abs(taken(parts[at]) - value) for at, value in pairs]
-            reach = [SUMMED * np.abs(parts[at]).sum() for at in groups]
-            yield groups, [bool(far > most) for far, most in zip(off, reach, strict=True)]
-
-
-def _cuts(whole: int, parts: int) -> Iterator[list[Ints]]:
-    """Places of parts that may make up one number each: the first of these of as many, one after
-    the other, those behind them of one; or all of as many from one training after the other.
+def _cuts(whole: int, parts: int) -> Iterator[tuple[Ints, Ints]]:
+    """The ways in which numbers may be of parts: the parts of the first, of the second and so on,
+    and how many each has. The first of them have as many, one after the other, and those behind
+    them one; or all have as many, of one training after the other.
     """
     places = np.arange(parts)
     for each in range(2, parts + 1):
         cut, odd = divmod(parts - whole, each - 1)
         if not odd and 0 < cut <= whole:
-            sizes = [each] * cut + [1] * (whole - cut)
-            yield np.split(places, np.cumsum(sizes)[:-1])
+            yield places, np.repeat([each, 1], [cut, whole - cut])
     if parts % whole == 0:
-        yield list(places.reshape(-1, whole).T)
+        yield places.reshape(-1, whole).T.ravel(), np.full(whole, parts // whole)
 
 
 def first_unlike(
@@ -113,17 +108,17 @@ def first_unlike(
     """The rows of the first number that both sides read out and that is not the same, whatever it
     is computed from; None where there is none.
     """
-    _, numbers = _unlike(pairing, meetings, unmet, alone=False)
+    _, numbers = _unlike(pairing, _aligned(pairing, meetings), unmet, alone=False)
     return next(((mine, theirs) for _, mine, theirs in numbers), None)
 
 
 def _unlike(
-    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools], *, alone: bool
+    pairing: Pairing, aligned: Aligned, unmet: tuple[Bools, Bools], *, alone: bool
 ) -> tuple[int, list[tuple[Place, int, int]]]:
     """How many numbers both sides read out, and those of them that meet nothing on either side:
     their places and rows.
     """
-    rows, places, same = _aligned(pairing, meetings)
+    rows, places, same = aligned
     pairs = list(_between(same, *map(len, rows)))
     if len(same) + len(pairs) < min(map(len, rows)):
         pairs = _made_like(pairing, rows, same)
@@ -148,9 +143,7 @@ def read_out_alike(pairing: Pairing, meetings: Meetings) -> bool | None:
     return bool(same) and len(same) == len(rows[0])
 
 
-def _aligned(
-    pairing: Pairing, meetings: Meetings
-) -> tuple[list[Ints], list[list[Place]], list[tuple[int, int]]]:
+def _aligned(pairing: Pairing, meetings: Meetings) -> Aligned:
     """The rows that hold the numbers that either side reads out, their places, and which of them
     are one number.
     """

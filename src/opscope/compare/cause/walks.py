@@ -497,9 +497,10 @@ class Walk:
                     continue
                 seen.add(call)
                 traits = traits_of(self._side.operator(call))
-                if traits.moves or traits.idle:
+                orders = traits.moves or traits.idle
+                if orders:
                     ordering.append(call)
-                if traits.moves or traits.idle or traits.pointwise:
+                if orders or traits.pointwise:
                     waiting.append(call)
         return ordering
 

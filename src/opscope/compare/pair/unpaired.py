@@ -60,7 +60,12 @@ def _is_compiled(side: Side) -> bool:
     """Whether a program compiles, or calls what was compiled before and loaded."""
     if side.run.info.hidden_calls:
         return True
-    return bool(side.which(side.calls.op, lambda op: op.startswith(COMPILED)).any())
+    return bool(graphs_of(side).any())
+
+
+def graphs_of(side: Side) -> Bools:
+    """Calls of a side that are graphs of compiled code."""
+    return side.which(side.calls.op, lambda op: op.startswith(COMPILED))
 
 
 def judged_around(pairing: Pairing) -> bool:

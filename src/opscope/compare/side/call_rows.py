@@ -1,7 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the calls of a side stand in its tables: the rows that each reads and writes, the graph
-around it.
-"""
+"""The tensor rows of one call of a side: what it reads, and what it writes."""
 
 from __future__ import annotations
 
@@ -10,8 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.operators.catalogue import traits_of
-from opscope.operators.spelling import COMPILED
-from opscope.run.keys import NONE, keys_of, place_of
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -69,17 +66,3 @@ def all_made(sides: tuple[Side, Side], rows: tuple[list[int], list[int]]) -> boo
         bool((side.tensors.output | side.tensors.parameter)[some].all())
         for side, some in zip(sides, rows, strict=True)
     )
-
-
-def graph_around(side: Side) -> Ints:
-    """The innermost graph of compiled code around each call, NONE where there is none."""
-    calls = side.calls
-    graphs = side.which(calls.op, lambda op: op.startswith(COMPILED))
-    parent = np.where(
-        calls.parent >= 0, place_of(keys_of(calls.process, calls.parent), calls.key), NONE
-    )
-    around, at = np.full(len(calls), NONE), parent
-    while graphs.any() and (at >= 0).any():
-        around = np.where((around < 0) & (at >= 0) & graphs[at], at, around)
-        at = np.where((around < 0) & (at >= 0), parent[at], NONE)
-    return around

@@ -34,7 +34,7 @@ def dtype_of(kind: ElementType) -> np.dtype[Any] | None:
     """The dtype whose elements lie in the file as they are, or None where they must be decoded."""
     if kind.numpy is None:
         return None
-    return narrow.dtype_of(kind.numpy)
+    return narrow.numpy_type(kind.numpy)
 
 
 def decode(data: Bytes, kind: ElementType, count: int) -> Array:

@@ -162,7 +162,7 @@ def constants(name: str) -> dict[str, Any]:
     """What of the kernel depends on the element type."""
     import triton.language as tl
 
-    numpy = narrow.dtype_of(name)
+    numpy = narrow.numpy_type(name)
     value = tl.float64 if name in WIDE else tl.float32
     if name in INTEGERS:
         value = tl.uint64 if name == "uint64" else tl.int64
@@ -183,7 +183,7 @@ def options(name: str) -> dict[str, Any]:
     """How many warps share a block, so that its elements stay in registers; a complex element's
     magnitude is defined with every operation rounded.
     """
-    warps = {1: 8, 2: 4, 4: 4, 8: 4}[narrow.dtype_of(name).itemsize]
+    warps = {1: 8, 2: 4, 4: 4, 8: 4}[narrow.numpy_type(name).itemsize]
     return {"num_warps": warps} | ({"enable_fp_fusion": False} if name in WIDE else {})
 
 
@@ -201,7 +201,7 @@ def read(words: NDArray[np.int16], dtype: Any, size: int) -> Statistics:
     counts = (size, nan, pos_inf, neg_inf, zero, neg, count - zero - neg, near)
     if min(counts) < 0:
         raise ValueError(f"a device counted more elements of a {dtype} tensor than its {size}")
-    digest = digest_of(rows, size * narrow.dtype_of(name).itemsize)
+    digest = digest_of(rows, size * narrow.numpy_type(name).itemsize)
     if not count:
         return Statistics(*counts, digest=digest)
     if name in INTEGERS:

@@ -42,7 +42,7 @@ def ends_of(dtype: Any) -> np.dtype[Any]:
     """The type in which least and largest arrive: the tensor's own, of complex tensors that of the
     magnitude.
     """
-    return narrow.dtype_of("float32" if dtype.is_complex else str(dtype).removeprefix("torch."))
+    return narrow.numpy_type("float32" if dtype.is_complex else str(dtype).removeprefix("torch."))
 
 
 class Comparands:
