@@ -9,6 +9,7 @@ is told, if what a model makes for it is apart on both sides.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -125,10 +126,12 @@ def _unlike(
     both = len(same) + len(pairs)
     if not alone and len(pairs) > len(same):
         return both, []
+    often = [Counter(some) for some in places]
     numbers = [
         (places[0][i], int(rows[0][i]), int(rows[1][j]))
         for i, j in pairs
         if places[0][i] == places[1][j]
+        and not (alone and often[0][places[0][i]] != often[1][places[0][i]])
     ]
     return both, [each for each in numbers if unmet[0][each[1]] and unmet[1][each[2]]]
 

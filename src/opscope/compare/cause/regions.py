@@ -42,6 +42,7 @@ from opscope.compare.cause.what_matters import (
 )
 from opscope.compare.cause.written_otherwise import (
     half_trained,
+    unread,
     written_in_part,
     written_otherwise,
 )
@@ -85,6 +86,10 @@ CUT = (
     "the gradients of the step part; its batch is cut into other parts than golden's, so what its "
     "passes compute was not compared"
 )
+UNREAD = (
+    "the two are written differently, and what calls read was left out (--io output): where they "
+    "part was not looked for"
+)
 NOTHING = (
     "the two show nothing that is in both: no gradients, no loss or result of a batch that is cut "
     "alike, nor as many numbers that both read out; only single calls were compared"
@@ -99,6 +104,8 @@ def judged(
     calls of the target that make more of a difference than their operators may; values: whether
     those that are kept may be read.
     """
+    if unread(pairing):
+        return msgspec.structs.replace(pairing, by_regions=True, until=UNREAD), []
     otherwise = written_otherwise(pairing)
     if not (otherwise or written_in_part(pairing)):
         return pairing, causes
@@ -232,8 +239,7 @@ class Regions:
             self.unmet,
             [*self._results.apart(self.meetings, self.unmet), *self._states.apart()],
         )
-        if not self._results.bear_out(apart):
-            apart = []
+        apart = self._results.borne_out(apart, self.unmet)
         if not apart:
             return self._by_left_states() or self._by_read_out()
         parting = self._followed_back(apart)

@@ -11,15 +11,16 @@ import numpy as np
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, places_of
-from opscope.compare.side.columns import ABSENT, MODULE
+from opscope.compare.side.columns import ABSENT, API, MODULE
 from opscope.compare.side.contents import (
     bears_identities,
     begins_backward,
+    calls_back,
     forward_of,
     in_dumps,
 )
 from opscope.compare.side.lowering import STAGED, spelling
-from opscope.operators.catalogue import family
+from opscope.operators.catalogue import family, traits_of
 from opscope.operators.spelling import TENSORFLOW
 from opscope.run.keys import NONE
 
@@ -67,6 +68,8 @@ def results_apart(
             rows if len(rows) else last_results(side, flow.source_row)
             for side, flow, rows in zip(sides, flows, results, strict=True)
         ]
+        if any(shown) and any(map(_of_apis, sides)) and len(results[0]) != len(results[1]):
+            return  # losses of parts of a batch, of which one side's APIs do not tell
     apart = [flags[rows] & ~no[rows] for flags, no, rows in zip(unmet, dim, results, strict=True)]
     if not any(shown):
         columns = zip(sides, results, apart, meetings.error, meetings.limit, strict=True)
@@ -89,6 +92,34 @@ def results_apart(
                 ]
             if len(others) and place not in fewer:
                 yield place, FORWARD, ([row], []) if number == 0 else ([], [row])
+
+
+def losses_beside(
+    pairing: Pairing, meetings: Meetings, unmet: tuple[Bools, Bools]
+) -> tuple[dict[int, list[int]], dict[int, list[int]]]:
+    """Of each loss of either side the other's that was computed in its place, where a step has as
+    many on both, and neither is one of the other side's: a loss may meet what the other computes on
+    the way to its own.
+    """
+    sides = pairing.target, pairing.golden
+    columns = zip(sides, pairing.flows, strict=True)
+    losses = [losses_of(side, flow.source_row) for side, flow in columns]
+    by_place = [_by_place(side, rows) for side, rows in zip(sides, losses, strict=True)]
+    met = [losses_met(pairing, meetings, unmet, number) for number in (0, 1)]
+    counterparts = dict[int, list[int]](), dict[int, list[int]]()
+    for place in by_place[0].keys() & by_place[1].keys():
+        rows = [known[place] for known in by_place]
+        if len(rows[0]) != len(rows[1]):
+            continue
+        for mine, theirs in zip(*rows, strict=True):
+            if not (met[0][mine] or met[1][theirs]):
+                counterparts[0][mine], counterparts[1][theirs] = [theirs], [mine]
+    return counterparts
+
+
+def _of_apis(side: Side) -> bool:
+    """Whether a run shows no calls of backward passes, but APIs that begin them."""
+    return bool((side.calls.level == API).any()) and not side.in_phase("backward").any()
 
 
 def comparable(pairing: Pairing, *, alike: Callable[[], bool | None]) -> bool:
@@ -164,10 +195,23 @@ def losses_of(side: Side, source: Ints) -> Ints:
         return _gone_back_from(side, source)
     calls, tensors = side.calls, side.tensors
     backward = np.flatnonzero(side.in_phase("backward"))
+    if not len(backward):
+        return _called_back(side, source)
     _, first = np.unique(_step_of(side)[backward], return_index=True)
     roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
     starts = np.union1d(backward[first], backward[roots])
     read = source[~tensors.output & np.isin(tensors.call, starts) & (tensors.size == 1)]
+    rows: Ints = np.unique(read[read >= 0])
+    return rows
+
+
+def _called_back(side: Side, source: Ints) -> Ints:
+    """The numbers that APIs which run a backward pass are given, where none of its own calls was
+    recorded.
+    """
+    tensors = side.tensors
+    given = ~tensors.output & calls_back(side)[tensors.call] & (tensors.size == 1)
+    read = source[given]
     rows: Ints = np.unique(read[read >= 0])
     return rows
 
@@ -280,6 +324,9 @@ def read_out(side: Side) -> Ints:
     reads = ~tensors.output & (calls.leaf & ~makes)[tensors.call]
     if not bears_identities(side):  # of a backward call a dump may show only what it reads
         reads &= _of_forward(side)
+    elif (calls.level == API).any():  # most of those ask for a shape or a type
+        leaves = side.which(calls.op, lambda op: traits_of(op).leaves)
+        reads &= (leaves | (calls.level != API))[tensors.call]
     rows: Ints = np.flatnonzero(reads)
     return rows
 

@@ -13,6 +13,7 @@ from opscope.compare.cause.results import (
     comparable,
     endings,
     last_results,
+    losses_beside,
     losses_of,
     results_apart,
 )
@@ -63,13 +64,20 @@ class SharedResults:
             return True
         return self._comparable and bool(self.shown - self.cut)
 
-    def bear_out(self, apart: list[Apart]) -> bool:
-        """Whether something other than gradients is apart, where dumps show more than one loss: a
-        gradient that one call made may be a part of a parameter's, or be clipped unseen; what is
-        wrong with it shows in the next loss.
+    def borne_out(self, apart: list[Apart], unmet: Flags) -> list[Apart]:
+        """What is apart, each loss with the other side's that was computed in its place; nothing
+        where it is gradients alone and dumps show more than one loss: a gradient that one call made
+        may be a part of a parameter's, or be clipped unseen; what is wrong with it shows in the
+        next loss.
         """
         others = any(stage in {FORWARD, PARAMETER} for _, stage, _ in apart)
-        return others or not (in_dumps(*self._sides) and self._several)
+        if not others and in_dumps(*self._sides) and self._several:
+            return []
+        beside = losses_beside(self._pairing, self._meetings, unmet)
+        return [
+            (place, stage, _with_losses(rows, beside) if stage == FORWARD else rows)
+            for place, stage, rows in apart
+        ]
 
     @cached_property
     def _several(self) -> bool:
@@ -131,3 +139,14 @@ class SharedResults:
             len(rows) and not (apart | dim)[rows].any()
             for rows, apart, dim in zip(last, unmet, self._dim, strict=True)
         )
+
+
+def _with_losses(
+    rows: tuple[list[int], list[int]], beside: tuple[dict[int, list[int]], dict[int, list[int]]]
+) -> tuple[list[int], list[int]]:
+    """Rows of both sides; of a loss that one side has alone, with the other's in its place."""
+    mine, theirs = rows
+    return (
+        mine or [row for loss in theirs for row in beside[1].get(loss, [])],
+        theirs or [row for loss in mine for row in beside[0].get(loss, [])],
+    )

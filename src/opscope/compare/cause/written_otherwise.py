@@ -11,6 +11,7 @@ import numpy as np
 from opscope.compare.side.contents import (
     bears_identities,
     begins_backward,
+    calls_back,
     tells_who_made_what,
 )
 from opscope.compare.side.lowering import worlds_apart
@@ -35,8 +36,20 @@ def written_otherwise(pairing: Pairing) -> bool:
         return False
     if worlds_apart(pairing.target, pairing.golden):
         return True
-    if not all(map(tells_who_made_what, (pairing.target, pairing.golden))):
-        return False
+    sides = pairing.target, pairing.golden
+    return all(map(tells_who_made_what, sides)) and _computes_otherwise(pairing)
+
+
+def unread(pairing: Pairing) -> bool:
+    """Whether two programs are written differently, and what the calls of one of them read was not
+    recorded, so that nobody knows who made what.
+    """
+    recorded = all(side.run.info.coverage.versions for side in (pairing.target, pairing.golden))
+    known = all(side.run.info.coverage.inputs for side in (pairing.target, pairing.golden))
+    return pairing.between is None and recorded and not known and _computes_otherwise(pairing)
+
+
+def _computes_otherwise(pairing: Pairing) -> bool:
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     steps = [side.in_phase("optimizer") for side, _ in sides]
     out = bool(steps[0].any() != steps[1].any())
@@ -72,7 +85,9 @@ def cut_otherwise(pairing: Pairing) -> set[Place]:
         backward = side.in_phase("backward")
         roots = side.which(side.calls.op, lambda op: family(op) == "ones_like")
         begins = begins_backward(side, flow.source_row)
-        rows = np.flatnonzero(backward & roots if bears_identities(side) else begins)
+        if bears_identities(side):
+            begins = backward & roots if backward.any() else calls_back(side)
+        rows = np.flatnonzero(begins)
         counted.append(
             Counter(
                 zip(side.calls.rank[rows].tolist(), side.calls.step[rows].tolist(), strict=True)

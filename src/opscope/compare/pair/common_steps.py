@@ -28,9 +28,12 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     """The pairing as it is where the two train in the same steps, or not at all and each in models.
     Else, and where one alone has other steps (an evaluation behind an optimizer's last step),
     with a step for each update of the parameters, or without steps behind the last that trains; and
-    with all in one step where the two do not train in as many.
+    with all in one step where the two do not train in as many. As it is, too, where steps were not
+    recorded or not kept: only those of one number may be one.
     """
     sides = pairing.target, pairing.golden
+    if any(map(_lacks_steps, sides)):
+        return pairing
     trained = _trained_steps(sides[0]), _trained_steps(sides[1])
     shown = any(trained) or all((side.calls.level == MODULE).any() for side in sides)
     alike = trained[0] == trained[1] and shown
@@ -44,6 +47,12 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     if not shown or mine != theirs:
         return _counted(pairing, lambda side: np.zeros_like(side.calls.step))
     return recounted if same_steps(recounted) else _counted(recounted, _without_steps_behind)
+
+
+def _lacks_steps(side: Side) -> bool:
+    """Whether a run's steps do not begin with the first, or have gaps."""
+    steps = distinct(side.calls.step[side.calls.leaf])
+    return bears_identities(side) and not np.array_equal(steps, np.arange(len(steps)))
 
 
 def _uncounted(side: Side) -> bool:

@@ -445,18 +445,27 @@ def _joined(rest: list[dict[int, Sketch]], near: float) -> list[Names]:
 
 
 def first_read(side: Side) -> dict[int, int]:
-    """For each parameter the row in which a call inside a module first reads it; any call where
-    the program has no modules.
+    """For each parameter the row in which a call inside a module first reads it; where the program
+    has no modules, the first that computes with it, if one does: others load it, or make room for
+    its momentum.
     """
     tensors, calls = side.tensors, side.calls
-    inside = calls.parent >= 0 if (calls.level == MODULE).any() else np.ones_like(calls.leaf)
     rows = np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0))
-    rows = rows[calls.leaf[tensors.call[rows]] & inside[tensors.call[rows]]]
-    rows = rows[np.isfinite(tensors.l2norm[rows])]
+    rows = rows[calls.leaf[tensors.call[rows]] & np.isfinite(tensors.l2norm[rows])]
+    if (calls.level == MODULE).any():
+        rows = rows[calls.parent[tensors.call[rows]] >= 0]
+    else:
+        readers = side.which(calls.op, _reads_what_it_holds)[tensors.call[rows]]
+        rows = rows[readers | ~np.isin(tensors.named[rows], tensors.named[rows[readers]])]
     names, at = np.unique(tensors.named[rows], return_index=True)
     return dict(
         sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda entry: entry[1])
     )
+
+
+def _reads_what_it_holds(op: str) -> bool:
+    traits = traits_of(op)
+    return not (traits.idle or traits.overwrites)
 
 
 def gradient_rows(side: Side) -> Ints:

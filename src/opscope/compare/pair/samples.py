@@ -33,6 +33,7 @@ MANTISSAS = np.array([1.03, 1.15, 1.29, 1.41, 1.53, 1.67, 1.79, 1.93])
 NEAR = 2e-6  # of itself, within which an element of two tensors is one
 FEWEST, MOST = 8, 1 << 17  # elements: of more, some are as near by chance
 LEAST = 3  # of a sample that a part and its whole have in common
+FEW = 200  # tensors that are apart for one that is a part, as what a maximum chooses is by chance
 HUGE = 8192.0  # as masks are filled with
 PAGE, MOST_READ = 1 << 12, 1 << 26  # elements that a tensor counts at least; that are read in all
 
@@ -48,7 +49,7 @@ class Sampled(NamedTuple):
 def with_parts(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) -> Meetings:
     """Meetings in which what meets nothing, but is a part of something of the other side that meets
     nothing, or has such a part, meets that; of the rows that were chosen, whose values are kept.
-    The same meetings where there are none.
+    The same meetings where these are few: they do not show a batch that is cut or packed otherwise.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     apart = [
@@ -64,10 +65,12 @@ def with_parts(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) 
         return meetings
     sampled = [_sampled(side, first) for side, (first, _) in zip(sides, nodes, strict=True)]
     partner = [np.full(len(first), NONE) for first, _ in nodes]
+    several = 0
     for number in (0, 1):
         parts, wholes = parts_of(sampled[number], sampled[1 - number])
         partner[number][parts], partner[1 - number][wholes] = wholes, parts
-    if not any((met >= 0).any() for met in partner):
+        several += len(np.unique(wholes))
+    if not several or FEW * several < min(map(len, sizes)):
         return meetings
     errors, partners = [*map(np.copy, meetings.error)], [*map(np.copy, meetings.partner)]
     for number in (0, 1):

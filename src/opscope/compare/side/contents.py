@@ -16,7 +16,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of
-from opscope.compare.side.columns import ABSENT
+from opscope.compare.side.columns import ABSENT, API
 from opscope.compare.side.lowering import spelling
 from opscope.compare.side.producers import Flow, makers_of, numbers_telling
 from opscope.operators.catalogue import works_in_place
@@ -44,11 +44,12 @@ def in_dumps(target: Side, golden: Side) -> bool:
 
 
 def tells_who_made_what(side: Side) -> bool:
-    """Whether a run says which tensor is which, or is a dump of torch's APIs or modules, of which
-    that can be told by what they hold.
+    """Whether a run says which tensor is which, and what its calls read, or is a dump of torch's
+    APIs or modules, of which that can be told by what they hold.
     """
-    torch = spelling(side) == "torch" or side.run.info.config.get("framework") == "pytorch"
-    return torch or bears_identities(side)
+    if bears_identities(side):
+        return side.run.info.coverage.inputs
+    return spelling(side) == "torch" or side.run.info.config.get("framework") == "pytorch"
 
 
 def dump_beside_run(target: Side, golden: Side) -> bool:
@@ -72,6 +73,13 @@ def begins_backward(side: Side, source: Ints) -> Bools:
     begins: Bools = backward & ~(np.r_[False, backward[:-1]] & (behind | (calls.forward < 0)))
     begins[tensors.call[~tensors.output & (tensors.size != 1)]] = False
     return begins & np.isin(np.arange(len(calls)), tensors.call[~tensors.output])
+
+
+def calls_back(side: Side) -> Bools:
+    """Calls of torch's APIs that run a backward pass."""
+    goes_back = side.which(side.calls.op, lambda op: op.endswith((".backward", "autograd.grad")))
+    calls: Bools = goes_back & (side.calls.level == API)
+    return calls
 
 
 def forward_of(side: Side) -> Ints:

@@ -105,7 +105,7 @@ def _gaps(pairing: Pairing, measured: Measured) -> Iterator[str]:
         yield from _other_levels(pairing)
         yield from _lost_optimizers(pairing)
     for word, rows in zip(("target", "golden"), measured.lost, strict=True):
-        if len(rows):
+        if len(rows) and not pairing.by_regions:  # which meet by statistics
             first = _named(pairing, min(rows))
             yield (
                 f"{word}: the values of {_many(len(rows), 'tensor')} are missing that the other "

@@ -23,6 +23,7 @@ from opscope.judge import families
 from opscope.judge.agreement import Agreement, agrees
 from opscope.judge.terms import magnitude_of, terms_of
 from opscope.judge.tolerance import tolerance_of
+from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
@@ -165,15 +166,21 @@ def error_of(metrics: Pair) -> float:
 
 def _lost_values(pairing: Pairing) -> tuple[frozenset[int], frozenset[int]]:
     """Rows whose values one side kept and the other, which keeps its values, did not: lost in
-    target, lost in golden.
+    target, lost in golden. What memory holds that was not written yet is no loss.
     """
     rows = pairing.rows
     both = (rows.target >= 0) & (rows.golden >= 0) & (rows.status != SAME) & (rows.status != SHAPE)
     lost_rows = []
-    sides = ((pairing.target, rows.target), (pairing.golden, rows.golden))
-    for (side, own), (partner, other) in (sides, sides[::-1]):
+    sides = (
+        (pairing.target, pairing.flows[0], rows.target),
+        (pairing.golden, pairing.flows[1], rows.golden),
+    )
+    for (side, flow, own), (partner, _, other) in (sides, sides[::-1]):
+        makers = flow.producer[own[both]]
+        allocating = side.which(side.calls.op, lambda op: traits_of(op).allocates)
+        unwritten = (makers >= 0) & allocating[makers]
         lost = both.copy()
-        lost[both] = ~side.tensors.kept[own[both]] & partner.tensors.kept[other[both]]
+        lost[both] = ~side.tensors.kept[own[both]] & partner.tensors.kept[other[both]] & ~unwritten
         lost_rows.append(
             frozenset(np.flatnonzero(lost).tolist()) if _keeps_values(side) else frozenset()
         )

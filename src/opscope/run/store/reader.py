@@ -446,5 +446,10 @@ def _info(directory: Path, file: RunFile) -> RunInfo:
         overhead=file.overhead,
         hidden_calls=file.hidden_calls,
         sealed=file.sealed,
-        coverage=RECORDED,
+        coverage=_coverage(file.config),
     )
+
+
+def _coverage(config: Mapping[str, Any]) -> Coverage:
+    """What a run says, but for what it was told to leave out."""
+    return msgspec.structs.replace(RECORDED, inputs=config.get("io") != "output")

@@ -78,7 +78,7 @@ def generate(ids, mask):
             input_ids=ids,
             attention_mask=mask,
             position_ids=position_ids,
-            cache=cache,
+            past_key_values=cache,
             use_cache=True,
             logits_to_keep=1,
         )  # <- shards places mask gelu eval

@@ -72,10 +72,10 @@ def scores(model, prompts, answers):
             input_ids=ids,
             attention_mask=mask,
             position_ids=place,
-            cache=cache,
+            past_key_values=cache,
             use_cache=True,
         )  # <- pad_mask positions gelu head_bias rotary_dim
-        cache = output.cache
+        cache = output.past_key_values
         logp = output.logits[:, -1].log_softmax(-1)
         total += logp.gather(1, column[:, None])[:, 0]
         ids = column[:, None]
