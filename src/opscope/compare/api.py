@@ -24,7 +24,8 @@ from opscope.compare.cause.degrees import across_degrees
 from opscope.compare.cause.levels import sure_of_levels
 from opscope.compare.cause.library_draws import without_library_draws
 from opscope.compare.cause.origins import Search
-from opscope.compare.cause.regions import judged
+from opscope.compare.cause.two_programs import judged
+from opscope.compare.cause.unkept_steps import without_unkept
 from opscope.compare.pair.across_frameworks import in_words_alone, pair_frameworks
 from opscope.compare.pair.alignment import Match, align
 from opscope.compare.pair.arguments import Arguments
@@ -119,6 +120,7 @@ def _compared(
     if causes and not alone and pairing.between and _beside_run(pairing, chosen):
         return _compared(sides, chosen, remarks, report, alone=True)
     causes = without_batch(pairing, sure_of_levels(pairing, causes))
+    pairing, causes = without_unkept(pairing, causes)
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
     pairing, causes = across_degrees(
         *judged(pairing, causes, measures.exceeds, values=chosen.values)

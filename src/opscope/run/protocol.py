@@ -26,7 +26,9 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """What the rows of a run say by what wrote them, whatever program it was.
 
     versions: rows name the version of every tensor and the call around a call, so that who wrote
-    what is read is known; inputs: every input has a row; phases: calls of optimizers say that they
+    what is read is known; inputs: every input has a row; every: every call of a forward pass has
+    one, of operators or APIs; passes: so have those of backward passes and updates; steps: so have
+    those of all steps, but for the first ones of many; phases: calls of optimizers say that they
     are; statistics: every tensor on the CPU that anybody has written has them, of the values that
     the run holds; integers: a call in which integers wrapped says so in its status; samples: calls
     that were judged while the program ran keep their inputs; seeds: the run says how it was seeded;
@@ -36,6 +38,9 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
 
     versions: bool = False
     inputs: bool = False
+    every: bool = False
+    passes: bool = False
+    steps: bool = False
     phases: bool = False
     statistics: bool = False
     integers: bool = False

@@ -104,10 +104,12 @@ class Mark(msgspec.Struct, frozen=True, gc=False):
 
 class Flow:
     """Conditions of all tensor states of the given calls, which must come in order within each
-    process.
+    process. edges: whether both what calls read and what they wrote was recorded; else what spreads
+    is no second cause.
     """
 
-    def __init__(self, nodes: Iterable[Node]) -> None:
+    def __init__(self, nodes: Iterable[Node], *, edges: bool = True) -> None:
+        self._edges = edges
         self.origins: list[Origin] = []
         self.untold = 0
         self.written: list[Mark] = []
@@ -173,6 +175,7 @@ class Flow:
         if traits_of(node.op).brings:
             # brought in from outside when the loader had time to: it arrives where it is first read
             return
+        inputs = inputs or self._assumed(outputs)
         held = self._unwrapped(node, inputs, outputs, arguments)
         self._note_leaving(node, held)
         given_scalars = (
@@ -212,6 +215,17 @@ class Flow:
                 self._note_output(Mark(node, row, condition))
             elif not is_read(row):
                 self._note_unseen(node, row)
+
+    def _assumed(self, outputs: Sequence[Row]) -> list[Row]:
+        """What a call may have read that makes something which is not finite, where that was not
+        recorded: what a view names again, else the last that was not finite before.
+        """
+        if self._edges:
+            return []
+        unsound = [row for row in outputs if not is_finite(row)]
+        named = [row for row in unsound if identity_of(row) in self._conditions]
+        last = self._last.get(unsound[0].process) if unsound else None
+        return named or ([] if last is None else [last.row])
 
     def _as_before(self, node: Node, outputs: Sequence[Row], judged: Judgement) -> Judgement:
         """The judgement of a compiled graph that was not executed again: where only infinities
@@ -535,15 +549,9 @@ class Flow:
 
     def _search(self, node: Node, row: Row, identity: Identity | None) -> Condition:
         marks = self._by_storage(row) or self._by_name(row)
-        if (
-            not marks
-            and row.version is None
-            and row.storage is None
-            and self._last.get(row.process) is not None
-        ):
-            marks = [
-                self._last[row.process]
-            ]  # a dump without edges: what spreads is not a second cause
+        named = row.version is not None or row.storage is not None
+        if not (marks or (named and self._edges)) and self._last.get(row.process) is not None:
+            marks = [self._last[row.process]]  # what spreads is not a second cause
         if not marks and (not is_read(row) or is_overwritten(node.op, row.slot)):
             return FINITE
         if not marks:
@@ -602,6 +610,8 @@ class Flow:
             self.add(self._arrived(node, row, mark, confirmed=bool(condition.taint)))
         if identity is not None:
             self._conditions[identity] = condition
+        if condition.taint and not self._edges:
+            self._last[row.process] = Mark(node, row, condition)
         return condition
 
     def _arrived(self, node: Node, row: Row, mark: int, *, confirmed: bool) -> Origin:

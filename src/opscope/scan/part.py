@@ -223,7 +223,8 @@ def _follow(
         return Soundness()
     judged, left_out = suspicious_calls(run, screened)
     nodes = judged.nodes
-    flow = Flow(nodes)
+    edges = run.info.config.get("io", "both") == "both"
+    flow = Flow(nodes, edges=edges)
     reach = Reach(flow, losses(run, nodes) if flow.written else frozenset())
     flow.began_elsewhere = frozenset(elsewhere.began)
     for one in elsewhere.sent:
@@ -231,7 +232,7 @@ def _follow(
     skips = Skips(nodes, run)
     notes = {process.process: process.torch for process in run.processes}
     context = Context(
-        whole=not run.problems and not run.info.hidden_calls,
+        whole=edges and not run.problems and not run.info.hidden_calls,
         first_steps=first_steps,
         notes=notes,
         repeated=judged.repeated,

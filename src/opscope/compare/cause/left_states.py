@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.pair.levels import within_modules
 from opscope.compare.pair.tensors import statistic_error
 from opscope.compare.side.call_rows import given_to, outputs_of, places_of
 from opscope.operators.catalogue import family
@@ -51,9 +52,9 @@ def unlike_before(
 
 def _left_by_models(side: Side, wanted: Bools) -> Ints:
     """Rows of parameters and buffers that calls of models write in a forward pass."""
-    tensors, calls = side.tensors, side.calls
+    tensors = side.tensors
     # of models alone: what an optimizer makes of a gradient that is rounding is nobody's fault
-    models = side.in_phase("forward") & (calls.parent >= 0)
+    models = side.in_phase("forward") & within_modules(side)
     rows: Ints = np.flatnonzero(tensors.output & tensors.parameter & wanted & models[tensors.call])
     return rows
 

@@ -18,15 +18,13 @@ import numpy as np
 
 from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
-from opscope.compare.cause.drawn_parameters import drawn_anew
 from opscope.compare.cause.earlier_steps import EarlierSteps
 from opscope.compare.cause.gradient_paths import branching, one_sided
 from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
-from opscope.compare.cause.loss_scales import without_scales
-from opscope.compare.cause.partings import Parting, cause_of
+from opscope.compare.cause.partings import Parting
 from opscope.compare.cause.penalties import without_penalties
-from opscope.compare.cause.read_out import first_unlike, read_out_apart
+from opscope.compare.cause.read_out import read_out_apart
 from opscope.compare.cause.region_calls import regions_of, with_calls
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.shared_results import SharedResults
@@ -40,14 +38,7 @@ from opscope.compare.cause.what_matters import (
     PARAMETER,
     settled,
 )
-from opscope.compare.cause.written_otherwise import (
-    half_trained,
-    unread,
-    written_in_part,
-    written_otherwise,
-)
 from opscope.compare.pair.arguments import difference_of
-from opscope.compare.pair.common_steps import in_common_steps, same_steps
 from opscope.compare.pair.meetings import (
     AGREEING,
     COARSEST,
@@ -61,17 +52,13 @@ from opscope.compare.pair.meetings import (
     vague,
 )
 from opscope.compare.pair.samples import with_parts
-from opscope.compare.side.bridges import bridged
 from opscope.compare.side.call_rows import all_made, inputs_of, outputs_of
-from opscope.compare.side.contents import bears_identities, in_dumps, told_by_contents
 from opscope.compare.side.lowering import worlds_apart
-from opscope.compare.side.trained_tensors import with_trained_names
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
-    from opscope.compare.cause.causes import Cause
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Names
@@ -86,64 +73,6 @@ CUT = (
     "the gradients of the step part; its batch is cut into other parts than golden's, so what its "
     "passes compute was not compared"
 )
-UNREAD = (
-    "the two are written differently, and what calls read was left out (--io output): where they "
-    "part was not looked for"
-)
-NOTHING = (
-    "the two show nothing that is in both: no gradients, no loss or result of a batch that is cut "
-    "alike, nor as many numbers that both read out; only single calls were compared"
-)
-
-
-def judged(
-    pairing: Pairing, causes: list[Cause], exceeds: Bools, *, values: bool
-) -> tuple[Pairing, list[Cause]]:
-    """The causes of a pairing of two programs that are written differently: nothing where all that
-    matters agrees, else one; what was found call by call where they are written alike. exceeds:
-    calls of the target that make more of a difference than their operators may; values: whether
-    those that are kept may be read.
-    """
-    if unread(pairing):
-        return msgspec.structs.replace(pairing, by_regions=True, until=UNREAD), []
-    otherwise = written_otherwise(pairing)
-    if not (otherwise or written_in_part(pairing)):
-        return pairing, causes
-    common = without_scales(in_common_steps(_with_gradients(pairing)))
-    regions = Regions(common, exceeds)
-    if not regions.begun_alike() or not (otherwise or regions.trained or half_trained(pairing)):
-        return pairing, causes
-    parting = regions.parting(values=values)
-    dumps = not any(map(bears_identities, (pairing.target, pairing.golden)))
-    if dumps and regions.nothing and (causes or not half_trained(pairing)):
-        return pairing, causes
-    pairing = msgspec.structs.replace(pairing, by_regions=True, recounted=same_steps(common))
-    if parting is None:
-        until = NOTHING if regions.nothing else None
-        return msgspec.structs.replace(
-            pairing, until=until, metric=first_unlike(common, regions.meetings, regions.unmet)
-        ), []
-    if parting.grown:
-        return msgspec.structs.replace(pairing, grown=True), []
-    pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
-    told = not in_dumps(pairing.target, pairing.golden)  # what was drawn
-    drawn = drawn_anew(pairing, causes, regions.names) if told else []
-    return pairing, drawn[:1] or [cause_of(pairing, parting)]
-
-
-def _with_gradients(pairing: Pairing) -> Pairing:
-    """The pairing with names for what is trained and its gradients, and backward passes that go
-    through calls that were not recorded.
-    """
-    told = [
-        told_by_contents(side, flow)
-        for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
-    ]
-    target, golden = (with_trained_names(side, flow) for side, flow in told)
-    mine, theirs = (
-        bridged(side, flow) for side, (_, flow) in zip((target, golden), told, strict=True)
-    )
-    return msgspec.structs.replace(pairing, target=target, golden=golden, flows=(mine, theirs))
 
 
 def _ends(apart: list[Apart], number: int) -> list[int]:

@@ -59,11 +59,9 @@ def results_apart(
         np.union1d(rows, _handed_out(side)) for side, rows in zip(sides, losses, strict=True)
     ]
     shown = [len(rows) > 0 for rows in results]
-    if not any(shown) and half_compiled(pairing):
-        return  # what the graph made is judged by itself
-    if any(shown) and not all(shown) and in_dumps(*sides):
-        return  # what a dump shows last is no loss of the other's
     if not all(shown):
+        if in_dumps(*sides) if any(shown) else half_compiled(pairing):
+            return  # what a dump shows last is no loss; what the graph made is judged by itself
         results = [
             rows if len(rows) else last_results(side, flow.source_row)
             for side, flow, rows in zip(sides, flows, results, strict=True)

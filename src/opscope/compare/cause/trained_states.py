@@ -20,6 +20,7 @@ from opscope.compare.cause.what_matters import (
     last_states,
 )
 from opscope.compare.pair.arguments import difference_of
+from opscope.compare.pair.common_steps import begins_late
 from opscope.compare.pair.meetings import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, places_of
@@ -72,7 +73,11 @@ class TrainedStates:
 
     @cached_property
     def last(self) -> tuple[dict[tuple[Place, int, int], int], ...]:
-        """The rows that hold them, of either side, by place, stage and name."""
+        """The rows that hold them, of either side, by place, stage and name; none where backward
+        passes or updates of a run were left out.
+        """
+        if not all(side.run.info.coverage.passes or in_dumps(side, side) for side in self._sides):
+            return {}, {}
         return tuple(map(last_states, self._sides, self._pairing.flows))
 
     @cached_property
@@ -182,10 +187,11 @@ class TrainedStates:
         """
         calls = self._sides[0].calls
         first = min(apart, key=lambda entry: entry[:2])
+        place = int(calls.rank[start]), int(calls.step[start])
         graded = [rows for _, stage, rows in apart if stage in {GRADIENT, CLIPPED}]
         return (
             first[1] in {GRADIENT, CLIPPED}
-            and (int(calls.rank[start]), int(calls.step[start])) > self.places[0]
+            and (any(map(begins_late, self._sides)) or place > self.places[0])
             and all(stage != FORWARD for _, stage, _ in apart)
             and all(self._error(*rows) <= FAINT * self._limit(rows[0]) for rows in graded)
         )

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.pair.levels import within_modules
+from opscope.compare.side.columns import API
 from opscope.operators.catalogue import traits_of, works_in_place
 
 if TYPE_CHECKING:
@@ -95,7 +97,8 @@ def _first_use(side: Side) -> Ints:
     """
     calls = side.calls
     forward = side.in_phase("forward")
-    using = np.flatnonzero((calls.parent >= 0) | ~calls.leaf | ~forward)
+    used = within_modules(side) | (~calls.leaf & (calls.level != API)) | ~forward
+    using = np.flatnonzero(used)
     first_use = np.full(len(calls), len(calls), dtype=np.int64)
     ranks, first = np.unique(calls.rank[using], return_index=True)
     for rank, at in zip(ranks.tolist(), using[first].tolist(), strict=True):

@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.pair.common_steps import begins_late
 from opscope.compare.side.contents import (
     bears_identities,
     begins_backward,
@@ -15,6 +17,7 @@ from opscope.compare.side.contents import (
     tells_who_made_what,
 )
 from opscope.compare.side.lowering import worlds_apart
+from opscope.compare.side.records import call_records
 from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import family
 
@@ -24,6 +27,11 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
+SAMPLED = 64  # calls that are asked where they stand
+UNREAD = (
+    "the two are written differently, and {} not recorded on both sides: where they part was not "
+    "looked for"
+)
 _PHASES = {"forward", "backward", "optimizer"}
 
 
@@ -40,13 +48,21 @@ def written_otherwise(pairing: Pairing) -> bool:
     return all(map(tells_who_made_what, sides)) and _computes_otherwise(pairing)
 
 
-def unread(pairing: Pairing) -> bool:
-    """Whether two programs are written differently, and what the calls of one of them read was not
-    recorded, so that nobody knows who made what.
+def unread(pairing: Pairing) -> str | None:
+    """Why it cannot be told who made what in two programs that are written differently: what calls
+    of one of them read was not recorded, or some calls were not, or each has other levels. None
+    where it can.
     """
-    recorded = all(side.run.info.coverage.versions for side in (pairing.target, pairing.golden))
-    known = all(side.run.info.coverage.inputs for side in (pairing.target, pairing.golden))
-    return pairing.between is None and recorded and not known and _computes_otherwise(pairing)
+    sides = pairing.target, pairing.golden
+    known = [side.run.info.coverage for side in sides]
+    if not all(map(bears_identities, sides)):
+        return None
+    if pairing.between is not None:
+        return UNREAD.format("calls of one level were") if _two_files(pairing) else None
+    if not all(coverage.inputs for coverage in known):
+        return UNREAD.format("what calls read was") if _computes_otherwise(pairing) else None
+    every = all(coverage.every for coverage in known)
+    return None if every or not _two_files(pairing) else UNREAD.format("some calls were")
 
 
 def _computes_otherwise(pairing: Pairing) -> bool:
@@ -56,7 +72,32 @@ def _computes_otherwise(pairing: Pairing) -> bool:
     lonely = [_lonely(side, match) for side, match in sides]
     alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
     both = all(bool(flags.any()) for flags in lonely) or bool(cut_otherwise(pairing))
-    return any(alone) and both
+    return any(alone) and (both or _in_part_of_two(pairing))
+
+
+def _in_part_of_two(pairing: Pairing) -> bool:
+    """Whether two programs were recorded in part, so that nobody knows what else one of them runs
+    in the place of what it has alone.
+    """
+    sides = pairing.target, pairing.golden
+    whole = all(side.run.info.coverage.passes or not bears_identities(side) for side in sides)
+    return not (whole and not any(map(begins_late, sides))) and _two_files(pairing)
+
+
+def _two_files(pairing: Pairing) -> bool:
+    """Whether the calls of either side stand in files of other names: not one program that was run
+    twice, or changed in between.
+    """
+    mine, theirs = map(_files, (pairing.target, pairing.golden))
+    return bool(mine) and bool(theirs) and not mine & theirs
+
+
+def _files(side: Side) -> set[str]:
+    """The names of files in which some calls of a side stand."""
+    leaf = np.flatnonzero(side.calls.leaf)
+    known = call_records(side, leaf[:: max(1, len(leaf) // SAMPLED)].tolist())
+    places = (record.source for record in known.values() if record.source is not None)
+    return {Path(place).name.rpartition(":")[0] for place in places}
 
 
 def written_in_part(pairing: Pairing) -> bool:

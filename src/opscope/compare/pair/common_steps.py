@@ -28,13 +28,13 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     """The pairing as it is where the two train in the same steps, or not at all and each in models.
     Else, and where one alone has other steps (an evaluation behind an optimizer's last step),
     with a step for each update of the parameters, or without steps behind the last that trains; and
-    with all in one step where the two do not train in as many. As it is, too, where steps were not
-    recorded or not kept: only those of one number may be one.
+    with all in one step where the two do not train in as many. Without common steps where some of
+    a run were not recorded or not kept, and the two do not train in the same.
     """
     sides = pairing.target, pairing.golden
-    if any(map(_lacks_steps, sides)):
-        return pairing
     trained = _trained_steps(sides[0]), _trained_steps(sides[1])
+    if any(map(_lacks_steps, sides)):
+        return pairing if trained[0] == trained[1] else _apart(pairing)
     shown = any(trained) or all((side.calls.level == MODULE).any() for side in sides)
     alike = trained[0] == trained[1] and shown
     if alike and same_steps(pairing) and not all(map(_uncounted, sides)):
@@ -50,9 +50,24 @@ def in_common_steps(pairing: Pairing) -> Pairing:
 
 
 def _lacks_steps(side: Side) -> bool:
-    """Whether a run's steps do not begin with the first, or have gaps."""
+    """Whether some steps of a run were left out, or not kept."""
     steps = distinct(side.calls.step[side.calls.leaf])
-    return bears_identities(side) and not np.array_equal(steps, np.arange(len(steps)))
+    gaps = not np.array_equal(steps, np.arange(len(steps)))
+    return bears_identities(side) and (gaps or not side.run.info.coverage.steps)
+
+
+def begins_late(side: Side) -> bool:
+    """Whether a run has no call of its first step."""
+    steps = side.calls.step[side.calls.leaf]
+    return bears_identities(side) and bool(len(steps)) and int(steps.min()) > 0
+
+
+def _apart(pairing: Pairing) -> Pairing:
+    """The pairing without common steps: the target's are counted on behind golden's."""
+    behind = int(pairing.golden.calls.step.max(initial=0)) + 1
+    return _counted(
+        pairing, lambda side: side.calls.step + (behind if side is pairing.target else 0)
+    )
 
 
 def _uncounted(side: Side) -> bool:
@@ -66,6 +81,12 @@ def same_steps(pairing: Pairing) -> bool:
         distinct(side.calls.step[side.calls.leaf]) for side in (pairing.target, pairing.golden)
     )
     return bool(np.array_equal(mine, theirs))
+
+
+def no_steps(pairing: Pairing) -> bool:
+    """Whether the two have no step in common."""
+    mine, theirs = (set(side.calls.step.tolist()) for side in (pairing.target, pairing.golden))
+    return not mine & theirs
 
 
 def _trained_steps(side: Side) -> set[int]:

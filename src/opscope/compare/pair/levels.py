@@ -115,6 +115,14 @@ def enclosing(side: Side, kept: Bools) -> Ints:
     return np.where((parents >= 0) & kept[np.maximum(parents, 0)], parents, NONE)
 
 
+def within_modules(side: Side) -> Bools:
+    """Calls that a module encloses, or the graph that one was compiled to."""
+    calls = side.calls
+    if not (calls.level == API).any():
+        return calls.parent >= 0
+    return enclosing(side, calls.level == MODULE) >= 0
+
+
 def apart(target: Side, golden: Side) -> Ints:
     """Places of the target's calls that golden's levels leave out, with no call inside them and
     inside no call that both recorded.

@@ -22,6 +22,7 @@ from opscope.compare.pair.crops import (
     shares,
     written,
 )
+from opscope.compare.pair.levels import within_modules
 from opscope.compare.pair.passes import joined
 from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
@@ -446,24 +447,40 @@ def _joined(rest: list[dict[int, Sketch]], near: float) -> list[Names]:
 
 def first_read(side: Side) -> dict[int, int]:
     """For each parameter the row in which a call inside a module first reads it; where the program
-    has no modules, the first that computes with it, if one does: others load it, or make room for
-    its momentum.
+    has no modules, that in which it is last read whole until a call computes with it, or with a
+    part of it: others load it, or make room for its momentum.
     """
     tensors, calls = side.tensors, side.calls
     rows = np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0))
     rows = rows[calls.leaf[tensors.call[rows]] & np.isfinite(tensors.l2norm[rows])]
-    if (calls.level == MODULE).any():
-        rows = rows[calls.parent[tensors.call[rows]] >= 0]
-    else:
-        readers = side.which(calls.op, _reads_what_it_holds)[tensors.call[rows]]
-        rows = rows[readers | ~np.isin(tensors.named[rows], tensors.named[rows[readers]])]
-    names, at = np.unique(tensors.named[rows], return_index=True)
+    modules = bool((calls.level == MODULE).any())
+    if modules:
+        rows = rows[within_modules(side)[tensors.call[rows]]]
+    rows = rows[np.argsort(tensors.named[rows], kind="stable")]
+    names, begins = np.unique(tensors.named[rows], return_index=True)
+    at = begins if modules or not len(rows) else _begun_with(side, rows, begins)
     return dict(
         sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda entry: entry[1])
     )
 
 
-def _reads_what_it_holds(op: str) -> bool:
+def _begun_with(side: Side, rows: Ints, begins: Ints) -> Ints:
+    """Of rows by parameters, which begin at these places, where each is last read whole until a
+    call computes with it; its first where none does.
+    """
+    tensors, at = side.tensors, np.arange(len(rows))
+    ends = np.append(begins[1:], len(rows))
+    sizes = tensors.size[rows]
+    whole = sizes == np.repeat(np.maximum.reduceat(sizes, begins), ends - begins)
+    computes = side.which(side.calls.op, _computes)[tensors.call[rows]]
+    first = np.minimum.reduceat(np.where(computes, at, len(rows)), begins)
+    last = np.maximum.accumulate(np.where(whole, at, NONE))[np.minimum(first, ends - 1)]
+    known: Ints = np.where((first < ends) & (last >= begins), last, begins)
+    return known
+
+
+def _computes(op: str) -> bool:
+    """Whether an operator reads what its inputs hold, and does not write over it."""
     traits = traits_of(op)
     return not (traits.idle or traits.overwrites)
 

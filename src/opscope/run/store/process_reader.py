@@ -246,16 +246,16 @@ class ProcessReader:
         # of what came after the recording it knows nothing
         if self.running or self.blackbox is None or self.process.failed is not None:
             return ()
-        if not self.blackbox.open:
+        steps = self.process.steps  # of an ended recording, that a call of the next step may end
+        opened = [call for call in self.blackbox.open if steps is None or call.step < steps]
+        if not opened:
             return self._formulas(self.blackbox)
-        wanted = np.array([call.index for call in self.blackbox.open], dtype=np.int64)
+        wanted = np.array([call.index for call in opened], dtype=np.int64)
         written: set[int] = set()
         for columns in self.tables["calls"].read_all(("index",)):
             indices = columns["index"].buffers[0]
             written.update(indices[np.isin(indices, wanted)].tolist())
-        rows = [
-            self._unfinished_row(call) for call in self.blackbox.open if call.index not in written
-        ]
+        rows = [self._unfinished_row(call) for call in opened if call.index not in written]
         return (*rows, *self._formulas(self.blackbox))
 
     def _formulas(self, blackbox: BlackBoxContents) -> tuple[Call, ...]:

@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 RECORDED = Coverage(
     versions=True,
     inputs=True,
+    every=True,
+    passes=True,
+    steps=True,
     phases=True,
     statistics=True,
     integers=True,
@@ -452,4 +455,12 @@ def _info(directory: Path, file: RunFile) -> RunInfo:
 
 def _coverage(config: Mapping[str, Any]) -> Coverage:
     """What a run says, but for what it was told to leave out."""
-    return msgspec.structs.replace(RECORDED, inputs=config.get("io") != "output")
+    phases, levels = (str(config.get(word, "")).split(",") for word in ("phases", "levels"))
+    chosen = any(config.get(word) for word in ("ops", "skip", "set_dump"))
+    return msgspec.structs.replace(
+        RECORDED,
+        inputs=config.get("io") != "output",
+        every=not chosen and levels != ["module"] and bool({"", "forward"} & {*phases}),
+        passes=phases == [""],
+        steps=not config.get("steps"),
+    )
