@@ -26,21 +26,20 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     """What the rows of a run say by what wrote them, whatever program it was.
 
     versions: rows name the version of every tensor and the call around a call, so that who wrote
-    what is read is known; inputs: every input has a row; every: every call of a forward pass has
-    one, of operators or APIs; passes: so have those of backward passes and updates; steps: so have
-    those of all steps, but for the first ones of many; phases: calls of optimizers say that they
+    what is read is known; inputs: every input has a row; phases: calls of optimizers say that they
     are; statistics: every tensor on the CPU that anybody has written has them, of the values that
     the run holds; integers: a call in which integers wrapped says so in its status; samples: calls
     that were judged while the program ran keep their inputs; seeds: the run says how it was seeded;
     keywords: keyword arguments are there; before: inputs are what the call was given, also of one
     that writes to them.
+
+    What a run was not told to leave out: reads, what calls read; every, calls of operators or APIs
+    of a forward pass; modules, calls of modules; passes, backward passes and updates; steps, any
+    but the first of many.
     """
 
     versions: bool = False
     inputs: bool = False
-    every: bool = False
-    passes: bool = False
-    steps: bool = False
     phases: bool = False
     statistics: bool = False
     integers: bool = False
@@ -48,6 +47,11 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     seeds: bool = False
     keywords: bool = True
     before: bool = True
+    reads: bool = True
+    every: bool = True
+    modules: bool = True
+    passes: bool = True
+    steps: bool = True
 
 
 class RunInfo(msgspec.Struct, frozen=True, kw_only=True):

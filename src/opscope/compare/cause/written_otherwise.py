@@ -59,7 +59,7 @@ def unread(pairing: Pairing) -> str | None:
         return None
     if pairing.between is not None:
         return UNREAD.format("calls of one level were") if _two_files(pairing) else None
-    if not all(coverage.inputs for coverage in known):
+    if not all(coverage.reads for coverage in known):
         return UNREAD.format("what calls read was") if _computes_otherwise(pairing) else None
     every = all(coverage.every for coverage in known)
     return None if every or not _two_files(pairing) else UNREAD.format("some calls were")
@@ -80,8 +80,8 @@ def _in_part_of_two(pairing: Pairing) -> bool:
     in the place of what it has alone.
     """
     sides = pairing.target, pairing.golden
-    whole = all(side.run.info.coverage.passes or not bears_identities(side) for side in sides)
-    return not (whole and not any(map(begins_late, sides))) and _two_files(pairing)
+    whole = all(side.run.info.coverage.passes and not begins_late(side) for side in sides)
+    return not whole and _two_files(pairing)
 
 
 def _two_files(pairing: Pairing) -> bool:

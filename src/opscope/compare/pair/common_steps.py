@@ -53,13 +53,18 @@ def _lacks_steps(side: Side) -> bool:
     """Whether some steps of a run were left out, or not kept."""
     steps = distinct(side.calls.step[side.calls.leaf])
     gaps = not np.array_equal(steps, np.arange(len(steps)))
-    return bears_identities(side) and (gaps or not side.run.info.coverage.steps)
+    return _is_recorded(side) and (gaps or not side.run.info.coverage.steps)
+
+
+def _is_recorded(side: Side) -> bool:
+    """Whether steps are counted from 0 on, as in opscope's own runs."""
+    return bears_identities(side) and side.run.info.format == "opscope"
 
 
 def begins_late(side: Side) -> bool:
     """Whether a run has no call of its first step."""
     steps = side.calls.step[side.calls.leaf]
-    return bears_identities(side) and bool(len(steps)) and int(steps.min()) > 0
+    return _is_recorded(side) and bool(len(steps)) and int(steps.min()) > 0
 
 
 def _apart(pairing: Pairing) -> Pairing:

@@ -446,19 +446,19 @@ def _joined(rest: list[dict[int, Sketch]], near: float) -> list[Names]:
 
 
 def first_read(side: Side) -> dict[int, int]:
-    """For each parameter the row in which a call inside a module first reads it; where the program
-    has no modules, that in which it is last read whole until a call computes with it, or with a
-    part of it: others load it, or make room for its momentum.
+    """For each parameter the row in which a call inside a module first reads it; any call where the
+    program has no modules. Where these were not recorded, that in which it is last read whole until
+    a call computes with it, or with a part of it: others load it, or make room for its momentum.
     """
     tensors, calls = side.tensors, side.calls
     rows = np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0))
     rows = rows[calls.leaf[tensors.call[rows]] & np.isfinite(tensors.l2norm[rows])]
-    modules = bool((calls.level == MODULE).any())
-    if modules:
+    if (calls.level == MODULE).any():
         rows = rows[within_modules(side)[tensors.call[rows]]]
     rows = rows[np.argsort(tensors.named[rows], kind="stable")]
     names, begins = np.unique(tensors.named[rows], return_index=True)
-    at = begins if modules or not len(rows) else _begun_with(side, rows, begins)
+    recorded = side.run.info.coverage.modules or not len(rows)
+    at = begins if recorded else _begun_with(side, rows, begins)
     return dict(
         sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda entry: entry[1])
     )

@@ -48,7 +48,7 @@ def tells_who_made_what(side: Side) -> bool:
     APIs or modules, of which that can be told by what they hold.
     """
     if bears_identities(side):
-        return side.run.info.coverage.inputs
+        return side.run.info.coverage.reads
     return spelling(side) == "torch" or side.run.info.config.get("framework") == "pytorch"
 
 

@@ -54,9 +54,6 @@ if TYPE_CHECKING:
 RECORDED = Coverage(
     versions=True,
     inputs=True,
-    every=True,
-    passes=True,
-    steps=True,
     phases=True,
     statistics=True,
     integers=True,
@@ -457,10 +454,13 @@ def _coverage(config: Mapping[str, Any]) -> Coverage:
     """What a run says, but for what it was told to leave out."""
     phases, levels = (str(config.get(word, "")).split(",") for word in ("phases", "levels"))
     chosen = any(config.get(word) for word in ("ops", "skip", "set_dump"))
+    reads = config.get("io") != "output"
     return msgspec.structs.replace(
         RECORDED,
-        inputs=config.get("io") != "output",
+        inputs=reads,
+        reads=reads,
         every=not chosen and levels != ["module"] and bool({"", "forward"} & {*phases}),
+        modules=bool({"", "module"} & {*levels}),
         passes=phases == [""],
         steps=not config.get("steps"),
     )
