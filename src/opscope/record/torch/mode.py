@@ -34,6 +34,22 @@ class Recorder(Protocol):
         """Make a call of one of torch's functions and record it."""
 
 
+def _uncompiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that torch.compile leaves as it is where it runs a program's frames one by one,
+    with all that it calls: a handler that is compiled again for every function of torch may be
+    given what was compiled for another one (seen with 2.13: a mask of integers).
+    """
+    frames, code = torch._C._dynamo.eval_frame, getattr(function, "__code__", None)
+    if code is None:  # written in C
+        return function
+    try:
+        skip = frames._FrameAction.SKIP
+        frames.set_code_exec_strategy(code, frames._FrameExecStrategy(skip, skip))
+    except AttributeError:  # an older torch
+        frames.skip_code(code)  # type: ignore[attr-defined]
+    return function
+
+
 class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A dispatch mode that leaves torch.compile alone; a subclass gives its handler to `handle`."""
 
@@ -50,6 +66,7 @@ class WatchingMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         torch looks it up on the instance. One that the class defines is wrapped by torch's
         compiler, which takes seconds to load; the instance's own is not.
         """
+        _uncompiled(getattr(handler, "__func__", handler))
         self.__torch_dispatch__ = handler  # type: ignore[method-assign]
 
 
@@ -72,6 +89,7 @@ class ApiMode(TorchFunctionMode):
         super().__init__()
         self.recorder = recorder
 
+    @_uncompiled
     def __torch_function__(
         self,
         func: Any,
