@@ -47,6 +47,15 @@ def test_a_mask_is_one_whatever_was_left_out(tmp_path: Path, io: str) -> None:
     assert not opscope.scan(tmp_path / "run").findings
 
 
+def test_what_is_done_to_a_mask_is_no_overflow_where_results_were_left_out(tmp_path: Path) -> None:
+    """As decays are masked: the device said that something left its range, which was inf before."""
+    with opscope.record(tmp_path / "run", io="input"):
+        mask = torch.ones(4, 4).tril() == 0
+        far = torch.zeros(4, 4).masked_fill(mask, torch.inf)
+        (far * torch.tensor(-0.5)).exp().nan_to_num().sum().item()
+    assert not opscope.scan(tmp_path / "run").findings
+
+
 def test_what_spreads_is_no_second_cause_where_nobody_knows_what_calls_read(tmp_path: Path) -> None:
     with opscope.record(tmp_path / "run", io="output"):
         x = torch.tensor([-1.0, 1.0]).log()

@@ -34,6 +34,7 @@ def quiet_accusations(
             id(node) in flow.unsound
             or id(node) in flow.wrapping
             or any(is_read(row) and not is_finite(row) for row in node.outputs)
+            or _hands_on(node)
         ):
             continue
         status = _status(node)
@@ -48,6 +49,13 @@ def quiet_accusations(
         ) and not follows:  # the gradient of a call that is accused itself says nothing new
             accused[node.process, node.index] = _accusation(node, status, by_device=by_device)
     return list(accused.values())
+
+
+def _hands_on(node: Node) -> bool:
+    """Whether all that was said of a call may come of what it was given, where its results were not
+    recorded.
+    """
+    return not node.outputs and any(is_read(row) and not is_finite(row) for row in node.inputs)
 
 
 def _status(node: Node) -> Status:
