@@ -134,3 +134,11 @@ def test_neither_is_said_to_be_unsound(
 ) -> None:
     for run in both(tmp_path, part, part):
         assert main(["scan", str(run)]) == 0, capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", PARTS, ids=json.dumps)
+def test_one_program_in_two_files_agrees(tmp_path: Path, part: dict[str, Any]) -> None:
+    runs = [recorded(tmp_path, name, ORIGINAL, part)[0] for name in ("one", "other")]
+    document = opscope.compare(*runs).document
+    assert not document.findings
+    assert document.complete, document.summary["warnings"]

@@ -15,6 +15,7 @@ from opscope.compare.cause.partings import cause_of
 from opscope.compare.cause.read_out import first_unlike
 from opscope.compare.cause.regions import Regions
 from opscope.compare.cause.written_otherwise import (
+    computes_alone,
     half_trained,
     unread,
     written_in_part,
@@ -44,7 +45,7 @@ def judged(
     calls of the target that make more of a difference than their operators may; values: whether
     those that are kept may be read.
     """
-    if (why := unread(pairing)) is not None:
+    if (causes or computes_alone(pairing)) and (why := unread(pairing)) is not None:
         return msgspec.structs.replace(pairing, by_regions=True, until=why), []
     otherwise = written_otherwise(pairing)
     if not (otherwise or written_in_part(pairing)):

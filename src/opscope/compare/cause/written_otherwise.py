@@ -65,6 +65,12 @@ def unread(pairing: Pairing) -> str | None:
     return None if every or not _two_files(pairing) else UNREAD.format("some calls were")
 
 
+def computes_alone(pairing: Pairing) -> bool:
+    """Whether either side runs a call that computes and has no partner."""
+    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
+    return any(_lonely(side, match).any() for side, match in sides)
+
+
 def _computes_otherwise(pairing: Pairing) -> bool:
     sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
     steps = [side.in_phase("optimizer") for side, _ in sides]
@@ -104,9 +110,9 @@ def written_in_part(pairing: Pairing) -> bool:
     """Whether one of two dumps has calls that compute and have no partner, which may stand for what
     the other has in operators that are not in dumps.
     """
-    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    dumps = all(tells_who_made_what(side) and not bears_identities(side) for side, _ in sides)
-    return pairing.between is None and dumps and any(_lonely(*each).any() for each in sides)
+    sides = pairing.target, pairing.golden
+    dumps = all(tells_who_made_what(side) and not bears_identities(side) for side in sides)
+    return pairing.between is None and dumps and computes_alone(pairing)
 
 
 def half_trained(pairing: Pairing) -> bool:
