@@ -134,7 +134,9 @@ def test_a_kernel_that_is_off_by_less_than_rounding_allows_is_told_by_where_it_l
 
 @pytest.mark.zoo
 def test_parameters_that_drifted_before_the_first_kept_step_are_no_origin(runs: Path) -> None:
-    """Without a noise run nothing tells them from parameters that never were the same."""
+    """Without a noise run nothing tells them from parameters that never were the same: that is said
+    and accuses nobody.
+    """
     for name, words in {
         "late": ("as-is",),
         "later": ("rounding", "2"),
@@ -144,8 +146,9 @@ def test_parameters_that_drifted_before_the_first_kept_step_are_no_origin(runs: 
     (code, alone), (again, beside) = (
         compared(runs, "later", *words, golden="late") for words in ((), ("--noise-run", "noisy"))
     )
-    assert (code, again) == (1, 0)
-    assert {finding["evidence"][0]["cause"] for finding in alone["findings"]} == {"arrived"}
+    assert (code, again) == (3, 0)
+    assert not alone["findings"]
+    assert any("--noise-run tells" in warning for warning in alone["summary"]["warnings"])
     assert any("left out" in warning for warning in beside["summary"]["warnings"])
 
 

@@ -120,7 +120,8 @@ def _compared(
     if causes and not alone and pairing.between and _beside_run(pairing, chosen):
         return _compared(sides, chosen, remarks, report, alone=True)
     causes = without_batch(pairing, sure_of_levels(pairing, causes))
-    pairing, causes = without_unkept(pairing, causes)
+    if chosen.noise is None:  # else that tells what steps which were not kept may have left
+        pairing, causes = without_unkept(pairing, causes)
     pairing = msgspec.structs.replace(pairing, dead=search.dead)
     pairing, causes = across_degrees(
         *judged(pairing, causes, measures.exceeds, values=chosen.values)

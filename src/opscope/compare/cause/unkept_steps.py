@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MOST_UNLIKE = 64  # calls that are asked for their arguments
 UNKEPT = (
     "{} that the first step finds {} not golden's, by up to {:.3g}: it comes of steps before it, "
-    "which were not kept (--keep all)"
+    "which were not kept (--keep all keeps them, --noise-run tells whether rounding explains it)"
 )
 
 
