@@ -55,7 +55,7 @@ def unread(pairing: Pairing) -> str | None:
     """
     sides = pairing.target, pairing.golden
     known = [side.run.info.coverage for side in sides]
-    if not all(map(bears_identities, sides)):
+    if worlds_apart(*sides) or not all(map(bears_identities, sides)):
         return None
     if pairing.between is not None:
         return UNREAD.format("calls of one level were") if _two_files(pairing) else None
