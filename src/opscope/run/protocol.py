@@ -33,9 +33,9 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     keywords: keyword arguments are there; before: inputs are what the call was given, also of one
     that writes to them.
 
-    What a run was not told to leave out: reads, what calls read; every, calls of operators or APIs
-    of a forward pass; modules, calls of modules; passes, backward passes and updates; steps, any
-    but the first of many.
+    What a run was not told to leave out: reads, what calls read; writes, what they wrote; every,
+    calls of operators or APIs of a forward pass; modules, calls of modules; passes, backward passes
+    and updates; steps, any but the first of many.
     """
 
     versions: bool = False
@@ -48,6 +48,7 @@ class Coverage(msgspec.Struct, frozen=True, kw_only=True):
     keywords: bool = True
     before: bool = True
     reads: bool = True
+    writes: bool = True
     every: bool = True
     modules: bool = True
     passes: bool = True

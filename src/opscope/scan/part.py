@@ -223,7 +223,7 @@ def _follow(
         return Soundness()
     judged, left_out = suspicious_calls(run, screened)
     nodes = judged.nodes
-    edges = run.info.config.get("io", "both") == "both"
+    edges = run.info.coverage.reads and run.info.coverage.writes
     flow = Flow(nodes, edges=edges)
     reach = Reach(flow, losses(run, nodes) if flow.written else frozenset())
     flow.began_elsewhere = frozenset(elsewhere.began)

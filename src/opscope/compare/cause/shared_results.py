@@ -70,9 +70,11 @@ class SharedResults:
         may be a part of a parameter's, or be clipped unseen; what is wrong with it shows in the
         next loss.
         """
-        others = any(stage in {FORWARD, PARAMETER} for _, stage, _ in apart)
-        if not others and in_dumps(*self._sides) and self._several:
+        stages = {stage for _, stage, _ in apart}
+        if not stages & {FORWARD, PARAMETER} and in_dumps(*self._sides) and self._several:
             return []
+        if FORWARD not in stages:
+            return apart
         beside = losses_beside(self._pairing, self._meetings, unmet)
         return [
             (place, stage, _with_losses(rows, beside) if stage == FORWARD else rows)

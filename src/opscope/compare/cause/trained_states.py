@@ -20,7 +20,7 @@ from opscope.compare.cause.what_matters import (
     last_states,
 )
 from opscope.compare.pair.arguments import difference_of
-from opscope.compare.pair.common_steps import begins_late
+from opscope.compare.pair.common_steps import begin_late
 from opscope.compare.pair.meetings import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, places_of
@@ -191,7 +191,7 @@ class TrainedStates:
         graded = [rows for _, stage, rows in apart if stage in {GRADIENT, CLIPPED}]
         return (
             first[1] in {GRADIENT, CLIPPED}
-            and (any(map(begins_late, self._sides)) or place > self.places[0])
+            and (begin_late(self._pairing) or place > self.places[0])
             and all(stage != FORWARD for _, stage, _ in apart)
             and all(self._error(*rows) <= FAINT * self._limit(rows[0]) for rows in graded)
         )

@@ -10,7 +10,7 @@ import numpy as np
 
 from opscope.compare.cause.causes import ARRIVED
 from opscope.compare.pair.arguments import difference_of
-from opscope.compare.pair.common_steps import begins_late
+from opscope.compare.pair.common_steps import begin_late
 from opscope.compare.side.records import call_records
 
 if TYPE_CHECKING:
@@ -30,9 +30,8 @@ def without_unkept(pairing: Pairing, causes: Sequence[Cause]) -> tuple[Pairing, 
     """The causes but for parameters, and what optimizers keep, that differ when they are first read
     in runs which do not begin with their first step; the pairing says so.
     """
-    if not any(map(begins_late, (pairing.target, pairing.golden))):
-        return pairing, list(causes)
-    left = [cause for cause in causes if _is_left(pairing, cause)]
+    late = begin_late(pairing)
+    left = [cause for cause in causes if late and _is_left(pairing, cause)]
     if not left:
         return pairing, list(causes)
     rows = np.unique([cause.row for cause in left])
@@ -40,7 +39,7 @@ def without_unkept(pairing: Pairing, causes: Sequence[Cause]) -> tuple[Pairing, 
     until = UNKEPT.format(*words, float(np.max(pairing.rows.error[rows])))
     until += _other_arguments(pairing)
     return msgspec.structs.replace(pairing, until=until), [
-        cause for cause in causes if cause not in left
+        cause for cause in causes if not _is_left(pairing, cause)
     ]
 
 

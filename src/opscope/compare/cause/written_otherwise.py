@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.pair.common_steps import begins_late
+from opscope.compare.pair.common_steps import begin_late
 from opscope.compare.side.contents import (
     bears_identities,
     begins_backward,
@@ -67,15 +67,13 @@ def unread(pairing: Pairing) -> str | None:
 
 def computes_alone(pairing: Pairing) -> bool:
     """Whether either side runs a call that computes and has no partner."""
-    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    return any(_lonely(side, match).any() for side, match in sides)
+    return any(flags.any() for flags in _lonely_calls(pairing))
 
 
 def _computes_otherwise(pairing: Pairing) -> bool:
-    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
-    steps = [side.in_phase("optimizer") for side, _ in sides]
+    steps = [side.in_phase("optimizer") for side in (pairing.target, pairing.golden)]
     out = bool(steps[0].any() != steps[1].any())
-    lonely = [_lonely(side, match) for side, match in sides]
+    lonely = _lonely_calls(pairing)
     alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
     both = all(bool(flags.any()) for flags in lonely) or bool(cut_otherwise(pairing))
     return any(alone) and (both or _in_part_of_two(pairing))
@@ -86,7 +84,7 @@ def _in_part_of_two(pairing: Pairing) -> bool:
     in the place of what it has alone.
     """
     sides = pairing.target, pairing.golden
-    whole = all(side.run.info.coverage.passes and not begins_late(side) for side in sides)
+    whole = all(side.run.info.coverage.passes for side in sides) and not begin_late(pairing)
     return not whole and _two_files(pairing)
 
 
@@ -142,6 +140,12 @@ def cut_otherwise(pairing: Pairing) -> set[Place]:
         )
     both = counted[0].keys() & counted[1].keys()
     return {place for place in both if counted[0][place] != counted[1][place]}
+
+
+def _lonely_calls(pairing: Pairing) -> list[Bools]:
+    """Calls of either side that compute and have no partner."""
+    sides = (pairing.target, pairing.match.target), (pairing.golden, pairing.match.golden)
+    return [_lonely(side, match) for side, match in sides]
 
 
 def _lonely(side: Side, match: Ints) -> Bools:

@@ -61,8 +61,12 @@ def _is_recorded(side: Side) -> bool:
     return bears_identities(side) and side.run.info.format == "opscope"
 
 
-def begins_late(side: Side) -> bool:
-    """Whether a run has no call of its first step."""
+def begin_late(pairing: Pairing) -> bool:
+    """Whether one of two runs has no call of its first step."""
+    return _begins_late(pairing.target) or _begins_late(pairing.golden)
+
+
+def _begins_late(side: Side) -> bool:
     steps = side.calls.step[side.calls.leaf]
     return _is_recorded(side) and bool(len(steps)) and int(steps.min()) > 0
 

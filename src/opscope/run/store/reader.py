@@ -459,6 +459,7 @@ def _coverage(config: Mapping[str, Any]) -> Coverage:
         RECORDED,
         inputs=reads,
         reads=reads,
+        writes=config.get("io") != "input",
         every=not chosen and levels != ["module"] and bool({"", "forward"} & {*phases}),
         modules=bool({"", "module"} & {*levels}),
         passes=phases == [""],
