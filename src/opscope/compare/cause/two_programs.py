@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opscope.compare.cause.causes import MISSING
 from opscope.compare.cause.drawn_parameters import drawn_anew
 from opscope.compare.cause.loss_scales import without_scales
 from opscope.compare.cause.partings import cause_of
@@ -29,6 +30,7 @@ from opscope.compare.side.trained_tensors import with_trained_names
 if TYPE_CHECKING:
     from opscope.arrays import Bools
     from opscope.compare.cause.causes import Cause
+    from opscope.compare.cause.partings import Parting
     from opscope.compare.pair.pairing import Pairing
 
 NOTHING = (
@@ -71,7 +73,18 @@ def judged(
     pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
     told = not in_dumps(pairing.target, pairing.golden)  # what was drawn
     drawn = drawn_anew(pairing, causes, regions.names) if told else []
-    return pairing, drawn[:1] or [cause_of(pairing, parting)]
+    return pairing, (
+        drawn[:1] or (dumps and _missing_there(causes, parting)) or [cause_of(pairing, parting)]
+    )
+
+
+def _missing_there(causes: list[Cause], parting: Parting) -> list[Cause]:
+    """The call that was found missing call by call, where two dumps part at the very same place."""
+    return [
+        cause
+        for cause in causes[:1]
+        if cause.kind == MISSING and (cause.target, cause.golden) == parting.start
+    ]
 
 
 def _with_gradients(pairing: Pairing) -> Pairing:
