@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 import opscope
+from opscope.compare.api import Policy, pair_runs
+from opscope.compare.pair.meetings import meet
 from opscope.compare.pair.passes import joined
 from opscope.compare.side.columns import side_of
 from opscope.run.whole_tables import read_tables
@@ -111,3 +113,58 @@ def test_the_first_layer_of_a_batch_is_what_the_passes_make_together(
     assert len(found) == len(rows[0]) == 2 * STEPS
     assert {len(one.parts) for one in found} == {3}
     assert max(one.error for one in found) < 1e-5
+
+
+def graphs() -> list[Tensor]:
+    drawn = torch.Generator().manual_seed(11)
+    return [torch.randn(nodes, 6, generator=drawn) for nodes in (5, 3, 7, 4)]
+
+
+def scored(to: Path, *, at_once: bool) -> Path:
+    """A recorded inference on graphs of several sizes, as one batch or one after the other."""
+    drawn = torch.Generator().manual_seed(4)
+    first, second = (torch.randn(6, wide, generator=drawn) for wide in (6, 3))
+    with opscope.record(to, values="none"), torch.no_grad():
+        for nodes in [torch.cat(graphs())] if at_once else graphs():
+            scores = torch.tanh(nodes @ first) @ second
+            scores.sum().item() if at_once else scores.norm().item()
+    return to
+
+
+def test_graphs_of_several_sizes_meet_all_of_them_at_once(tmp_path: Path) -> None:
+    parts = scored(tmp_path / "parts", at_once=False)
+    whole = scored(tmp_path / "whole", at_once=True)
+    assert not opscope.compare(whole, parts).findings
+    sides = [side_of(run, *read_tables(run)) for run in map(opscope.open_run, (whole, parts))]
+    rows = [
+        np.flatnonzero(
+            side.tensors.output
+            & side.which(side.calls.op, lambda op: "tanh" in op or "mm." in op)[side.tensors.call]
+        )
+        for side in sides
+    ]
+    found = list(joined(sides[0], rows[0], sides[1], rows[1], 1e-4))
+    assert sorted(len(one.parts) for one in found) == [4, 4, 4]
+    assert max(one.error for one in found) < 1e-5
+
+
+def test_a_table_meets_what_repeats_it(tmp_path: Path) -> None:
+    """Positions of one text, and those of each text of a batch: what is computed of them agrees."""
+    drawn = torch.Generator().manual_seed(2)
+    texts, table = torch.randn(3, 5, 8, generator=drawn), torch.randn(5, 8, generator=drawn)
+
+    def run(to: Path, positions: Tensor) -> Path:
+        torch.manual_seed(1)
+        net = nn.Linear(8, 8)
+        with opscope.record(to, values="none"), torch.no_grad():
+            net(texts + torch.cos(positions) * 2).relu().mean().item()
+        return to
+
+    target = run(tmp_path / "target", table.expand(3, 5, 8).clone())
+    golden = run(tmp_path / "golden", table)
+    pairing = pair_runs(*map(opscope.open_run, (target, golden)), Policy())
+    sides = pairing.target, pairing.golden
+    mine, theirs = (np.flatnonzero(side.calls.leaf[side.tensors.call]) for side in sides)
+    error = meet(pairing, (mine, theirs)).error[0]
+    cosines = sides[0].which(sides[0].calls.op, lambda op: "cos." in op)[sides[0].tensors.call]
+    assert (error[cosines & sides[0].tensors.output] < 1e-5).all()

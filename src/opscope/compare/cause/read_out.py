@@ -151,7 +151,7 @@ def _aligned(pairing: Pairing, meetings: Meetings) -> Aligned:
     are one number.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    rows = [_numbers(side, flow) for side, flow in zip(sides, flows, strict=True)]
+    rows = [model_numbers(side, flow) for side, flow in zip(sides, flows, strict=True)]
     places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
     mine, theirs = (
         [(place, float(value)) for place, value in zip(at, side.tensors.max[some], strict=True)]
@@ -212,7 +212,7 @@ def _between(same: list[tuple[int, int]], mine: int, theirs: int) -> Iterator[tu
             yield from zip(range(i + 1, k), range(j + 1, m), strict=True)
 
 
-def _numbers(side: Side, flow: Flow) -> Ints:
+def model_numbers(side: Side, flow: Flow) -> Ints:
     """The rows that hold what a program reads out as a number and a model computed, in the order
     in which it does.
     """

@@ -140,6 +140,18 @@ class Regions:
         """Whether the two show trainings that can be held against each other."""
         return self._states.compared or bool(self._results.shown)
 
+    @property
+    def metric(self) -> tuple[int, int] | None:
+        """The rows of the first number that both read out, of two that train nothing, and that is
+        not the same.
+        """
+        return self._results.metric
+
+    @property
+    def beyond(self) -> bool:
+        """Whether the two make something of their models' results that cannot be compared."""
+        return self._results.beyond
+
     def parting(self, *, values: bool) -> Parting | None:
         """Where the two part first; None where all that matters agrees. values: whether those that
         are kept may be read.
@@ -171,7 +183,9 @@ class Regions:
         apart = self._results.borne_out(apart, self.unmet)
         if not apart:
             return self._by_left_states() or self._by_read_out()
-        parting = self._followed_back(apart)
+        unmet, parting = self.unmet, self._followed_back(apart)
+        if parting and self._results.may_be_metrics(parting.start, unmet):
+            return self._by_left_states()
         if parting and self._states.faint(apart, parting.start[0]):
             return self._by_left_states() or self._by_read_out()
         if not values or parting is None or parting.sized:

@@ -19,7 +19,7 @@ from opscope.compare.side.contents import (
     forward_of,
     in_dumps,
 )
-from opscope.compare.side.lowering import STAGED, spelling
+from opscope.compare.side.lowering import STAGED, spelling, worlds_apart
 from opscope.operators.catalogue import family, traits_of
 from opscope.operators.spelling import TENSORFLOW
 from opscope.run.keys import NONE
@@ -46,18 +46,16 @@ def results_apart(
     """Losses, and what the outermost modules hand out, that meet nothing on the other side.
 
     Where that has none, as without an evaluation at the end, or fewer, which all are among them,
-    nothing is missed; nor, beside losses, or where both read out the same numbers (alike), where it
-    has none of as many elements that meets nothing either: these show what a model computes, and an
-    evaluation may be cut otherwise, or handed out in another form. Where a side shows none at all,
-    what the two come to has to be apart on both; where neither does, by more than rounding of what
-    it is made of.
+    nothing is missed; nor, beside losses, or where neither trains or both read out the same numbers
+    (alike), where it has none of as many elements that meets nothing either: these show what a
+    model computes, and an evaluation may be cut otherwise, or handed out in another form. Where a
+    side shows none at all, what the two come to has to be apart on both; where neither does, by
+    more than rounding of what it is made of.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     losses = [losses_of(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
     losses = [_as_lost(pairing, meetings, unmet, losses, number) for number in (0, 1)]
-    results = [
-        np.union1d(rows, _handed_out(side)) for side, rows in zip(sides, losses, strict=True)
-    ]
+    results = [np.union1d(rows, handed_out(side)) for side, rows in zip(sides, losses, strict=True)]
     shown = [len(rows) > 0 for rows in results]
     if not all(shown):
         if in_dumps(*sides) if any(shown) else half_compiled(pairing):
@@ -78,7 +76,7 @@ def results_apart(
         return
     by_place = [_by_place(side, rows) for side, rows in zip(sides, results, strict=True)]
     fewer = _fewer(pairing, meetings, unmet, by_place)
-    shows = all(map(len, losses)) or bool(alike())
+    shows = all(map(len, losses)) or infer(pairing) or bool(alike())
     for number, rows in enumerate(results):
         alone = rows[apart[number]]
         for row, place in zip(alone.tolist(), places_of(sides[number], alone), strict=True):
@@ -115,6 +113,14 @@ def losses_beside(
     return counterparts
 
 
+def infer(pairing: Pairing) -> bool:
+    """Whether two runs of one world train nothing: neither has a backward pass or an optimizer."""
+    sides = pairing.target, pairing.golden
+    trained = [side.in_phase(phase) for side in sides for phase in ("backward", "optimizer")]
+    known = all(map(bears_identities, sides)) and not worlds_apart(*sides)
+    return known and not any(flags.any() for flags in trained)
+
+
 def _of_apis(side: Side) -> bool:
     """Whether a run shows no calls of backward passes, but APIs that begin them."""
     return bool((side.calls.level == API).any()) and not side.in_phase("backward").any()
@@ -123,13 +129,17 @@ def _of_apis(side: Side) -> bool:
 def comparable(pairing: Pairing, *, alike: Callable[[], bool | None]) -> bool:
     """Whether results of the two can be held against each other: not where neither is trained, they
     do not read out as many numbers (alike is None), and most of what their models hand out is of
-    sizes that the other hands out more or less often, as where one reads each text by itself and
-    the other all at once.
+    sizes of which the other hands out more or less, as where one reads each text by itself and the
+    other all at once.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     if all(len(losses_of(side, flow.source_row)) for side, flow in zip(sides, flows, strict=True)):
         return True
-    sizes = [Counter(side.tensors.size[_handed_out(side)].tolist()) for side in sides]
+    sizes = list[Counter[int]]()
+    for side, flow in zip(sides, flows, strict=True):
+        rows = handed_out(side)
+        _, first = np.unique(flow.state[rows], return_index=True)  # data may be read twice
+        sizes.append(Counter(side.tensors.size[rows[first]].tolist()))
     fewer = min(size.total() for size in sizes)
     often = sum(count for size, count in sizes[0].items() if sizes[1][size] == count)
     return 2 * often >= fewer or alike() is not None
@@ -180,7 +190,7 @@ def _fewer(
 
 def endings(side: Side, source: Ints) -> Ints:
     """The rows of leaf calls that hold a loss or what a model hands out."""
-    return np.union1d(losses_of(side, source), _handed_out(side))
+    return np.union1d(losses_of(side, source), handed_out(side))
 
 
 def losses_of(side: Side, source: Ints) -> Ints:
@@ -293,7 +303,7 @@ def _step_of(side: Side) -> Ints:
     return steps
 
 
-def _handed_out(side: Side) -> Ints:
+def handed_out(side: Side) -> Ints:
     """The rows that hold what the model hands out where it is not trained, as behind the last
     backward pass of a step.
     """
@@ -306,8 +316,10 @@ def _handed_out(side: Side) -> Ints:
     outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
     if not len(outermost) or not bears_identities(side):  # dumps begin below the model
         return outermost[:0]
+    products = calls.leaf & side.which(calls.op, lambda op: traits_of(op).contraction)
+    inside = np.add.reduceat(products.astype(np.int64), outermost)
     extent = np.diff(np.r_[outermost, len(calls)])
-    model = calls.module[outermost[np.argmax(extent)]]
+    model = calls.module[outermost[np.lexsort((extent, inside))[-1]]]  # not a metric's
     chosen = outermost[calls.module[outermost] == model]
     return _leaf_rows(side, np.flatnonzero(tensors.output & np.isin(tensors.call, chosen)))
 

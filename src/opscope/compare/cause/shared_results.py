@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opscope.compare.cause.inferences import Inferences
 from opscope.compare.cause.read_out import read_out_alike
 from opscope.compare.cause.results import (
     comparable,
     endings,
+    handed_out,
+    infer,
     last_results,
     losses_beside,
     losses_of,
@@ -48,13 +51,20 @@ class SharedResults:
 
     def apart(self, meetings: Meetings, unmet: Flags) -> Iterator[Apart]:
         """Results that meet nothing on the other side, but where a batch is cut otherwise."""
-        if not self._comparable:
-            return
         if in_dumps(*self._sides):
             # dumps do not show what only turns the sign of a loss
             unmet = unmet[0] & ~self.turned(0, 1.0), unmet[1] & ~self.turned(1, 1.0)
-        apart = results_apart(self._pairing, meetings, unmet, self._dim, alike=lambda: self._alike)
-        yield from (entry for entry in apart if entry[0] not in self.cut)
+        handed = [*self._handed_apart(meetings, unmet)]
+        yield from handed
+        if not handed and self._inferences is not None:
+            yield from self._inferences.apart(unmet, layers=not self._handed_out)
+
+    def _handed_apart(self, meetings: Meetings, unmet: Flags) -> Iterator[Apart]:
+        if self._handed_out:
+            apart = results_apart(
+                self._pairing, meetings, unmet, self._dim, alike=lambda: self._alike
+            )
+            yield from (entry for entry in apart if entry[0] not in self.cut)
 
     def compared(self, unmet: Flags) -> bool:
         """Whether both sides show results in a step in which batches are cut alike; those of a
@@ -62,7 +72,9 @@ class SharedResults:
         """
         if self._end_alike(unmet) or (half_compiled(self._pairing) and not self.cut):
             return True
-        return self._comparable and bool(self.shown - self.cut)
+        if self._inferences is not None and (self._inferences.numbers or self._all_met(unmet)):
+            return True
+        return self._handed_out and bool(self.shown - self.cut)
 
     def borne_out(self, apart: list[Apart], unmet: Flags) -> list[Apart]:
         """What is apart, each loss with the other side's that was computed in its place; nothing
@@ -124,12 +136,50 @@ class SharedResults:
         return read_out_alike(self._pairing, self._meetings)
 
     @cached_property
-    def _comparable(self) -> bool:
-        """Whether results of either side can be held against the other's: where the passes of one
-        were left out, nobody knows what of it is a part of a batch.
+    def _inferences(self) -> Inferences | None:
+        """What is compared beside results, or in place of them, where neither side trains."""
+        infers = infer(self._pairing)
+        return Inferences(self._pairing, self._meetings, self._dim) if infers else None
+
+    @cached_property
+    def _handed_out(self) -> bool:
+        """Whether results of either side can be held against the other's: not where one of two that
+        train nothing has no model that hands them out; where the passes of one were left out,
+        nobody knows what of it is a part of a batch.
         """
-        passes = all(side.run.info.coverage.passes for side in self._sides)
-        return passes and comparable(self._pairing, alike=lambda: self._alike)
+        if not all(side.run.info.coverage.passes for side in self._sides):
+            return False
+        hand_out = [len(handed_out(side)) > 0 for side in self._sides]
+        read = self._inferences is not None and self._inferences.numbers != []
+        if self._inferences is not None and (any(hand_out) or read) and not all(hand_out):
+            return False
+        return comparable(self._pairing, alike=lambda: self._alike)
+
+    def may_be_metrics(self, starts: tuple[int, int], unmet: Flags) -> bool:
+        """Whether what is apart may be no more than metrics that each program has of its own."""
+        if self._inferences is None or any(True for _ in self._handed_apart(self._meetings, unmet)):
+            return False
+        return self._inferences.may_be_metrics(starts)
+
+    @property
+    def metric(self) -> tuple[int, int] | None:
+        """The rows of the first number that both read out, where neither trains, and is another."""
+        numbers = (self._inferences.numbers if self._inferences else None) or []
+        others = [(number.mine[-1], number.theirs[-1]) for number in numbers if not number.same]
+        return others[0] if others else None
+
+    @property
+    def beyond(self) -> bool:
+        """Whether neither trains, and the numbers that both read out tell nothing of each other."""
+        return self._inferences is not None and self._inferences.numbers is None
+
+    def _all_met(self, unmet: Flags) -> bool:
+        """Whether all that the model of either side hands out agrees with something of the other:
+        what a program makes of that may be in no tensor.
+        """
+        columns = zip(self._sides, unmet, self._dim, strict=True)
+        rows = [(handed_out(side), apart | dim) for side, apart, dim in columns]
+        return any(len(some) > 0 and not flags[some].any() for some, flags in rows)
 
     def _end_alike(self, unmet: Flags) -> bool:
         """Whether two dumps of no training end in the same: none shows what a model hands out."""

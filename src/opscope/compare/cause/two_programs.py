@@ -15,6 +15,7 @@ from opscope.compare.cause.loss_scales import without_scales
 from opscope.compare.cause.partings import cause_of
 from opscope.compare.cause.read_out import first_unlike
 from opscope.compare.cause.regions import Regions
+from opscope.compare.cause.results import infer
 from opscope.compare.cause.written_otherwise import (
     computes_alone,
     half_trained,
@@ -25,6 +26,7 @@ from opscope.compare.cause.written_otherwise import (
 from opscope.compare.pair.common_steps import in_common_steps, no_steps, same_steps
 from opscope.compare.side.bridges import bridged
 from opscope.compare.side.contents import bears_identities, in_dumps, told_by_contents
+from opscope.compare.side.loaded_weights import with_weights
 from opscope.compare.side.trained_tensors import with_trained_names
 
 if TYPE_CHECKING:
@@ -65,9 +67,9 @@ def judged(
     pairing = msgspec.structs.replace(pairing, by_regions=True, recounted=same_steps(common))
     if parting is None:
         until = NOTHING if regions.nothing else None
-        return msgspec.structs.replace(
-            pairing, until=until, metric=first_unlike(common, regions.meetings, regions.unmet)
-        ), []
+        metric = regions.metric or first_unlike(common, regions.meetings, regions.unmet)
+        beyond = until is None and regions.beyond
+        return msgspec.structs.replace(pairing, until=until, metric=metric, beyond=beyond), []
     if parting.grown:
         return msgspec.structs.replace(pairing, grown=True), []
     pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
@@ -96,6 +98,8 @@ def _with_gradients(pairing: Pairing) -> Pairing:
         for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
     ]
     target, golden = (with_trained_names(side, flow) for side, flow in told)
+    if infer(pairing):
+        target, golden = with_weights((target, golden), (told[0][1], told[1][1]))
     mine, theirs = (
         bridged(side, flow) for side, (_, flow) in zip((target, golden), told, strict=True)
     )

@@ -55,6 +55,7 @@ SUMMED = 1e-5  # the same of dumps of other tools, which sum in float32
 DIGITS, SUMMED_DIGITS = 6, 3  # behind the first, of sums of squares in either
 LEARNT = 1e-3  # of first gradients, by which parameters of one content are told apart
 TWO = 1e-6  # of the squared span: what is between two numbers in a tensor of these alone
+VARIED = 1e-3  # of the largest, by which elements are other numbers by more than rounding
 FEW = 4  # elements that may be of two numbers by chance; how often few integers are there each
 CENTRED, SCALED = 1e-5, 1e-2  # the mean and the variance that norms leave, from 0 and 1
 MOST = 256  # of them that are looked at
@@ -101,6 +102,7 @@ def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
     _join(sides, firsts, nearest, AGREEING * coarse)
     _pad(sides, firsts, nearest, AGREEING * coarse)
     _crop(pairing, nodes, chosen, nearest, AGREEING * coarse)
+    _repeat(sides, firsts, nearest, AGREEING * coarse)
     for number in (0, 1):
         _unmask(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
         (_, inverse), (error, partner) = nodes[number], nearest[number]
@@ -183,6 +185,53 @@ def _pad(
         errors, met = _nearest(bare[number], bare[1 - number], rows[at], telling[1 - number])
         better = errors <= limit
         error[at[better]], partner[at[better]] = errors[better], met[better]
+
+
+def _repeat(
+    sides: tuple[Side, Side],
+    firsts: tuple[Ints, Ints],
+    nearest: list[tuple[Floats, Ints]],
+    limit: float,
+) -> None:
+    """What meets nothing of its size, but something that is repeated several times, or of which it
+    is so: a table for all rows of a batch, keys for each group of heads; written into nearest.
+    """
+    alone = _once(sides[0]), _once(sides[1])
+    sizes = [side.tensors.size for side in sides]
+    telling = [
+        rows[_varied(side)[rows] & (size[rows] >= FEW)]
+        for side, size, rows in zip(sides, sizes, firsts, strict=True)
+    ]
+    for number in (0, 1):
+        (error, partner), rows = nearest[number], firsts[number]
+        at = np.flatnonzero(np.isin(rows, telling[number]) & (error > limit))
+        errors, met = _nearest(alone[number], alone[1 - number], rows[at], telling[1 - number])
+        own, others = sizes[number][rows[at]], sizes[1 - number][np.maximum(met, 0)]
+        fewest = np.maximum(np.minimum(own, others), 1)
+        times = (np.maximum(own, others) % fewest == 0) & (own != others)
+        better = (errors <= limit) & times
+        error[at[better]], partner[at[better]] = errors[better], met[better]
+
+
+def _varied(side: Side) -> Bools:
+    """Rows of floats that are not nearly all one number, as norms of what was normed are."""
+    tensors = side.tensors
+    with np.errstate(invalid="ignore"):
+        reach = np.fmax(np.abs(tensors.min), np.abs(tensors.max))
+        varied: Bools = tensors.max - tensors.min > VARIED * reach
+    varied &= ~vague(side) & (tensors.min_int == ABSENT)
+    return varied
+
+
+def _once(side: Side) -> Side:
+    """A side in which each tensor counts as one element of it, as what is repeated does."""
+    tensors = side.tensors
+    once = msgspec.structs.replace(
+        tensors,
+        size=np.ones_like(tensors.size),
+        l2norm=tensors.l2norm / np.sqrt(np.maximum(tensors.size, 1)),
+    )
+    return msgspec.structs.replace(side, tensors=once)
 
 
 def _crop(

@@ -29,9 +29,9 @@ class Pairing(msgspec.Struct, frozen=True):
     were judged by what matters in them (cause.regions); recounted: in steps that both have
     (pair.common_steps); grown: that is apart by rounding which grew until it is seen; metric: the
     rows of a number that both read out and that is not the same, of a metric that each may have of
-    its own; by_parts: data has other sizes where they part. by_wholes: so were two of other
-    degrees, by logical tensors (cause.degrees); until: what is no fault of these, and behind which
-    nothing was compared.
+    its own; beyond: what is made of results was not compared; by_parts: data has other sizes where
+    they part. by_wholes: so were two of other degrees, by logical tensors (cause.degrees); until:
+    what is no fault of these, and behind which nothing was compared.
     """
 
     target: Side
@@ -45,6 +45,7 @@ class Pairing(msgspec.Struct, frozen=True):
     recounted: bool = False
     grown: bool = False
     metric: tuple[int, int] | None = None
+    beyond: bool = False
     by_parts: bool = False
     by_wholes: bool = False
     until: str | None = None

@@ -4,8 +4,9 @@ through a network one after the other, or as one batch; two critics that are mod
 or one with an axis for the two.
 
 A tensor of the one holds what tensors of as many calls of one operator in one module of the other,
-or in modules whose paths differ in one part, hold together. Counts, sums, sums of squares and
-extremes of parts are those of the whole.
+or in modules whose paths differ in one part, hold together: each of one size, or neighbours of any
+(graphs one after the other, and all of them as one). Counts, sums, sums of squares and extremes of
+parts are those of the whole.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from opscope.compare.pair.crops import placed
 from opscope.compare.pair.sketches import sketch
+from opscope.compare.side.records import lines_of_calls
 from opscope.run.hashes import mixed
 
 if TYPE_CHECKING:
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
 
 MOST_PASSES = 16
 STRIDES = (1, 2, 3)  # how the calls of one pass stand among those of its operator and module
+MOST_RAGGED = 1 << 16  # tensors of several sizes that are looked at
 FEWEST = 2  # elements of a whole that is parts by more than chance
 
 
@@ -45,13 +49,13 @@ def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> 
     tensors, calls = side.tensors, side.calls
     sizes_of_parts = np.unique(other.tensors.size[parts])
     made = np.unique(sizes_of_parts[:, None] * np.arange(2, MOST_PASSES + 1))
-    wholes = wholes[np.isin(tensors.size[wholes], made)]
-    for row in wholes[tensors.size[wholes] >= FEWEST].tolist():
+    all_wholes = wholes[tensors.size[wholes] >= FEWEST]
+    for row in all_wholes[np.isin(tensors.size[all_wholes], made)].tolist():
         call = tensors.call[row]
         place = int(calls.rank[call]), int(calls.step[call])
         wanted[place][int(tensors.size[row])].append(row)
     joints: dict[Joined, None] = {}  # twins are passes of one module as well
-    for group in _groups(other, parts):
+    for group in _groups(other, parts) if len(parts) else ():
         call = other.tensors.call[group[0]]
         sizes = wanted.get((int(other.calls.rank[call]), int(other.calls.step[call])), {})
         size = int(other.tensors.size[group[0]])
@@ -60,27 +64,64 @@ def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> 
             if rows:
                 windows = _windows(group, count)
                 joints |= dict.fromkeys(_matched(side, np.array(rows), other, windows, limit))
+    joints |= dict.fromkeys(_ragged(side, all_wholes, other, parts, limit))
     yield from joints
 
 
+def _ragged(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> Iterator[Joined]:
+    """The same of parts that are of several sizes, and of one operator, module and slot: of data,
+    since all parameters together are not a batch.
+    """
+    size, parts = other.tensors.size, parts[~other.tensors.parameter[parts]]
+    modules = other.calls.module[other.tensors.call[parts]]
+    lines = lines_of_calls(other)[other.tensors.call[parts]]
+    about = _about(other, parts)
+    alike = [*_alike(parts, mixed(about, modules)), *_alike(parts, mixed(about, lines))]
+    groups = [group for group in alike if len({*size[group].tolist()}) > 1]
+    if not groups or sum(map(len, groups)) > MOST_RAGGED:
+        return
+    keys = placed(side, wholes, side.tensors.size[wholes])
+    order = np.argsort(keys, kind="stable")
+    wholes, keys = wholes[order], keys[order]
+    for group in groups:
+        for count in range(2, min(MOST_PASSES, len(group)) + 1):
+            windows = _windows(group, count)
+            sizes = size[windows]
+            wanted = placed(other, windows[:, 0], sizes.sum(1))
+            found = (sizes.min(1) < sizes.max(1)) & np.isin(wanted, keys)
+            for key in np.unique(wanted[found]):
+                first, end = np.searchsorted(keys, key), np.searchsorted(keys, key, side="right")
+                some = windows[found & (wanted == key)]
+                yield from _matched(side, wholes[first:end], other, some, limit)
+
+
 def _groups(side: Side, rows: Ints) -> list[Ints]:
-    """Rows of one operator, module, phase, slot and size of a rank and step, in their order, the
-    same of modules that are twins, and what one call gives (as split does); several each.
+    """Rows of one operator, phase, slot and size of a rank and step, in their order: of one module,
+    of one line, of modules that are twins, and what one call gives (as split does); several each.
     """
     tensors, calls = side.tensors, side.calls
-    owner = tensors.call[rows]
-    about = mixed(
-        calls.rank[owner].astype(np.uint64), calls.step[owner].astype(np.uint64),
-        calls.op[owner], calls.phase[owner], tensors.slot[rows],
-        tensors.output[rows].astype(np.uint64), tensors.size[rows].astype(np.uint64),
-    )  # fmt: skip
+    owner, sizes = tensors.call[rows], tensors.size[rows].astype(np.uint64)
+    about = mixed(_about(side, rows), sizes)
     given = np.flatnonzero(tensors.output[rows])
-    of_call = mixed(owner[given].astype(np.uint64), tensors.size[rows[given]].astype(np.uint64))
-    groups = [*_alike(rows, mixed(about, calls.module[owner])), *_alike(rows[given], of_call)]
+    of_call = mixed(owner[given].astype(np.uint64), sizes[given])
+    places = calls.module[owner], lines_of_calls(side)[owner]
+    groups = [group for place in places for group in _alike(rows, mixed(about, place))]
+    groups += _alike(rows[given], of_call)
     for twins in _twins(side, calls.module[owner]):
         inside = np.flatnonzero(twins)
         groups.extend(_alike(rows[inside], mixed(about[inside], twins[inside])))
     return groups
+
+
+def _about(side: Side, rows: Ints) -> Words:
+    """One number for the rank, step, operator, phase and slot of each row."""
+    tensors, calls = side.tensors, side.calls
+    owner = tensors.call[rows]
+    return mixed(
+        calls.rank[owner].astype(np.uint64), calls.step[owner].astype(np.uint64),
+        calls.op[owner], calls.phase[owner], tensors.slot[rows],
+        tensors.output[rows].astype(np.uint64),
+    )  # fmt: skip
 
 
 def _twins(side: Side, modules: Words) -> Iterator[Words]:

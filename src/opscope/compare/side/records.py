@@ -17,13 +17,20 @@ from opscope.run.arrow import column_values, sliced
 from opscope.run.hashes import distinct
 from opscope.run.keys import NONE
 from opscope.run.query import arrow_columns, records_at
+from opscope.run.whole_tables import WholeTable
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Ints
+    from opscope.arrays import Array, Ints, Words
     from opscope.compare.side.columns import Side
     from opscope.run.finding import Finding
     from opscope.run.protocol import Run
     from opscope.run.schema import Call, Tensor
+
+
+def lines_of_calls(side: Side) -> Words:
+    """A hash of the line in which each call of a side stands."""
+    lines: Words = WholeTable(side.run, "calls").hashes("source")[side.calls.row]
+    return lines
 
 
 def call_records(side: Side, calls: Iterable[int]) -> dict[int, Call]:

@@ -301,6 +301,7 @@ def _remarks(pairing: Pairing, measured: Measured, causes: Sequence[Cause]) -> I
     yield from _reached_nothing(pairing)
     yield from _grown(pairing)
     yield from _other_metric(pairing)
+    yield from _beyond(pairing)
     yield from _by_parts(pairing)
     if pairing.by_regions:
         yield from _coarsened(pairing)
@@ -414,6 +415,14 @@ def _coarsened(pairing: Pairing) -> Iterator[str]:
         )
 
 
+def _beyond(pairing: Pairing) -> Iterator[str]:
+    if pairing.beyond:
+        yield (
+            "neither trains, and the numbers that they read out are not one for one the other's: "
+            "what is made of the models' results was not compared"
+        )
+
+
 def _other_metric(pairing: Pairing) -> Iterator[str]:
     """A number that both read out: an evaluation behind the model, where nothing tells a fault from
     another metric.
@@ -425,8 +434,8 @@ def _other_metric(pairing: Pairing) -> Iterator[str]:
         call = int(side.tensors.call[row])
         said.append(f"{side.tensors.max[row]:.6g} at {call_records(side, [call])[call].source}")
     yield (
-        f"both read out a number that is not the same, {said[0]}, golden {said[1]}; all "
-        "that trains agrees, so it may be another metric, and was not judged"
+        f"both read out a number that is not the same, {said[0]}, golden {said[1]}; what "
+        "models compute agrees, so it may be another metric, and was not judged"
     )
 
 
