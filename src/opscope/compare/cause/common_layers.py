@@ -19,7 +19,7 @@ from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
-    from opscope.arrays import Bools
+    from opscope.arrays import Bools, Ints
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.pairing import Pairing
@@ -34,19 +34,21 @@ FEWEST = 8  # elements of weights by which two layers are known to be one
 
 
 class _Layer(NamedTuple):
-    """A layer of both sides: its rank and step, in how many passes either runs it, and what it is
-    given each time.
-    """
+    """A layer of both sides: its rank and step, and what it is given each time."""
 
     place: Place
-    passes: tuple[int, int]
     turns: list[Turn]
+
+    @property
+    def passes(self) -> tuple[tuple[int, int], ...]:
+        """In how many passes either side runs it each time."""
+        return tuple((len(own), len(others)) for own, others in self.turns)
 
 
 def layers_apart(pairing: Pairing, unmet: Flags, dim: Flags) -> list[Apart]:
     """The first of what layers with the same weights are given that meets nothing on either side,
-    as nothing does behind it, where they are run as often, and on as much, by both; or each time in
-    as many passes as another layer is, of which each meets something.
+    as nothing does behind it, where they are run as often, and on as much, by both; or in as many
+    passes for each of the other side's as another layer, of which each meets something.
 
     unmet: rows that meet nothing; dim: those of which statistics tell nothing.
     """
@@ -55,12 +57,12 @@ def layers_apart(pairing: Pairing, unmet: Flags, dim: Flags) -> list[Apart]:
     joined = {
         layer.passes
         for layer in layers
-        if layer.passes[0] == layer.passes[1]
+        if {*layer.passes} == {(1, 1)}
         or not any(_meets_nothing(apart, turn) for turn in layer.turns)
     }
     rounds: dict[tuple[Place, int, int], list[Turn]] = defaultdict(list)
-    for layer in layers:
-        for number, turn in enumerate(layer.turns) if layer.passes in joined else ():
+    for layer in (layer for layer in layers if layer.passes in joined):
+        for number, turn in enumerate(layer.turns):
             rounds[layer.place, len(layer.turns), number].append(turn)
     found = [
         (turn, place)
@@ -77,11 +79,10 @@ def _in_common(pairing: Pairing, known: Flags) -> list[_Layer]:
     mine, theirs = (_given(side, flow, flags) for side, flow, flags in columns)
     layers = list[_Layer]()
     for layer in mine.keys() & theirs.keys():
-        passes = len(mine[layer]), len(theirs[layer])
-        own, others = (_turns(rows[layer], min(passes)) for rows in (mine, theirs))
-        if _sizes(sides[0], own) == _sizes(sides[1], others):
-            layers.append(_Layer(layer[0], passes, [*zip(own, others, strict=True)]))
-    return layers
+        sizes = [side.tensors.size for side in sides]
+        turns = _turns(_sized(mine[layer], sizes[0]), _sized(theirs[layer], sizes[1]))
+        layers.append(_Layer(layer[0], turns))
+    return [layer for layer in layers if layer.turns]
 
 
 def _given(side: Side, flow: Flow, known: Bools) -> dict[tuple[Place, Weights], list[int]]:
@@ -113,18 +114,29 @@ def is_weight(side: Side, flow: Flow, row: int) -> bool:
     return True
 
 
-def _turns(rows: list[int], often: int) -> list[list[int]]:
-    """What a layer is given so many times, each in one pass or in several; nothing where it is not
-    so often.
+def _sized(rows: list[int], size: Ints) -> list[tuple[int, int]]:
+    return [(row, int(size[row])) for row in rows]
+
+
+def _turns(mine: list[tuple[int, int]], theirs: list[tuple[int, int]]) -> list[Turn]:
+    """What a layer is given each time, by as much as both sides give it in one pass or in several:
+    rows and their sizes; nothing where that is not so.
     """
-    passes, odd = divmod(len(rows), often)
-    if odd or passes > MOST_PASSES:
-        return []
-    return [rows[at : at + passes] for at in range(0, len(rows), passes)]
-
-
-def _sizes(side: Side, turns: list[list[int]]) -> list[int]:
-    return [int(side.tensors.size[rows].sum()) for rows in turns]
+    turns: list[Turn] = []
+    waiting = mine[::-1], theirs[::-1]
+    while waiting[0] and waiting[1]:
+        taken: tuple[list[int], list[int]] = [], []
+        ahead = 0  # elements that the target's passes have more
+        while not taken[0] or ahead:
+            behind = int(ahead > 0)
+            if not waiting[behind]:
+                return []
+            row, size = waiting[behind].pop()
+            taken[behind].append(row)
+            ahead += -size if behind else size
+        turns.append(taken)
+    most = max((len(rows) for turn in turns for rows in turn), default=0)
+    return [] if waiting[0] or waiting[1] or most > MOST_PASSES else turns
 
 
 def _meets_nothing(apart: Flags, turn: Turn) -> bool:
