@@ -215,6 +215,16 @@ def gaps_in_the_data_replaced_in_each_step() -> None:
 
 
 @healthy
+def gaps_kept_where_a_part_is_written_anew() -> None:
+    """Some columns are scaled in place, gaps and all, before the gaps of the whole are filled."""
+    data, model = rows_with_gaps(), nn.Linear(3, 1)
+    for _ in range(2):
+        batch = data.clone()
+        batch[:, 1:] = batch[:, 1:] * 2
+        learn(model(batch.nan_to_num(0.0)).sum(), *model.parameters())
+
+
+@healthy
 def gaps_in_the_data_of_numpy_left_out_of_each_loss() -> None:
     data, model = torch.from_numpy(rows_with_gaps().numpy().copy()), nn.Linear(3, 3)
     for first in range(0, 12, 4):

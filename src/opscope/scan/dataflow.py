@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -560,13 +560,20 @@ class Flow:
         for mark in marks:
             condition |= mark.condition
         if not is_overwritten(node.op, row.slot):
-            self._read_whole.update(identity_of(mark.row) for mark in marks)
+            parts = self._parts_of(row) if row.storage is not None else ()
+            self._read_whole.update(identity_of(mark.row) for mark in (*marks, *parts))
         if identity is not None:
             self._conditions[identity] = condition
             self.produced[identity] = max(
                 marks, key=lambda mark: (bool(mark.condition.taint), mark.node.index)
             )
         return condition
+
+    def _parts_of(self, row: Row) -> Iterator[Mark]:
+        """Outputs on a row's storage that hold no more than it: what was written into it."""
+        for mark in self._storages.get((row.process, row.storage or 0), ()):
+            if (mark.row.size or 0) <= (row.size or 0):
+                yield mark
 
     def _by_storage(self, row: Row) -> list[Mark]:
         """Latest outputs on the row's storage that held each kind of value it holds, those at its

@@ -45,6 +45,8 @@ class Joined(NamedTuple):
 
 def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> Iterator[Joined]:
     """The wholes that hold, within a limit, what some parts do together: rows of either side."""
+    if not len(parts):
+        return
     wanted: dict[tuple[int, int], dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
     tensors, calls = side.tensors, side.calls
     sizes_of_parts = np.unique(other.tensors.size[parts])
@@ -55,7 +57,8 @@ def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> 
         place = int(calls.rank[call]), int(calls.step[call])
         wanted[place][int(tensors.size[row])].append(row)
     joints: dict[Joined, None] = {}  # twins are passes of one module as well
-    for group in _groups(other, parts) if len(parts) else ():
+    lines = lines_of_calls(other)[other.tensors.call[parts]]
+    for group in _groups(other, parts, lines):
         call = other.tensors.call[group[0]]
         sizes = wanted.get((int(other.calls.rank[call]), int(other.calls.step[call])), {})
         size = int(other.tensors.size[group[0]])
@@ -64,23 +67,28 @@ def joined(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> 
             if rows:
                 windows = _windows(group, count)
                 joints |= dict.fromkeys(_matched(side, np.array(rows), other, windows, limit))
-    joints |= dict.fromkeys(_ragged(side, all_wholes, other, parts, limit))
+    data = ~other.tensors.parameter[parts]  # all parameters together are no batch
+    groups = _ragged(other, parts[data], lines[data])
+    joints |= dict.fromkeys(_of_several_sizes(side, all_wholes, other, groups, limit))
     yield from joints
 
 
-def _ragged(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) -> Iterator[Joined]:
-    """The same of parts that are of several sizes, and of one operator, module and slot: of data,
-    since all parameters together are not a batch.
+def _ragged(side: Side, rows: Ints, lines: Words) -> list[Ints]:
+    """Rows of one operator, phase and slot of a rank and step, of one module or one line, that are
+    of several sizes; none where these are too many to look at.
     """
-    size, parts = other.tensors.size, parts[~other.tensors.parameter[parts]]
-    modules = other.calls.module[other.tensors.call[parts]]
-    lines = lines_of_calls(other)[other.tensors.call[parts]]
-    about = _about(other, parts)
-    alike = [*_alike(parts, mixed(about, modules)), *_alike(parts, mixed(about, lines))]
-    groups = [group for group in alike if len({*size[group].tolist()}) > 1]
-    if not groups or sum(map(len, groups)) > MOST_RAGGED:
-        return
-    keys = placed(side, wholes, side.tensors.size[wholes])
+    size, about = side.tensors.size, _about(side, rows)
+    places = side.calls.module[side.tensors.call[rows]], lines
+    alike = [group for place in places for group in _alike(rows, mixed(about, place))]
+    groups = [group for group in alike if size[group].min() < size[group].max()]
+    return groups if sum(map(len, groups)) <= MOST_RAGGED else []
+
+
+def _of_several_sizes(
+    side: Side, wholes: Ints, other: Side, groups: list[Ints], limit: float
+) -> Iterator[Joined]:
+    """The wholes that hold what neighbours in a group do together, which are of several sizes."""
+    keys, size = placed(side, wholes, side.tensors.size[wholes]), other.tensors.size
     order = np.argsort(keys, kind="stable")
     wholes, keys = wholes[order], keys[order]
     for group in groups:
@@ -88,14 +96,14 @@ def _ragged(side: Side, wholes: Ints, other: Side, parts: Ints, limit: float) ->
             windows = _windows(group, count)
             sizes = size[windows]
             wanted = placed(other, windows[:, 0], sizes.sum(1))
-            found = (sizes.min(1) < sizes.max(1)) & np.isin(wanted, keys)
-            for key in np.unique(wanted[found]):
-                first, end = np.searchsorted(keys, key), np.searchsorted(keys, key, side="right")
-                some = windows[found & (wanted == key)]
-                yield from _matched(side, wholes[first:end], other, some, limit)
+            found = np.flatnonzero((sizes.min(1) < sizes.max(1)) & np.isin(wanted, keys))
+            for alike in _alike(found, wanted[found], least=1):
+                first = int(np.searchsorted(keys, wanted[alike[0]]))
+                end = int(np.searchsorted(keys, wanted[alike[0]], side="right"))
+                yield from _matched(side, wholes[first:end], other, windows[alike], limit)
 
 
-def _groups(side: Side, rows: Ints) -> list[Ints]:
+def _groups(side: Side, rows: Ints, lines: Words) -> list[Ints]:
     """Rows of one operator, phase, slot and size of a rank and step, in their order: of one module,
     of one line, of modules that are twins, and what one call gives (as split does); several each.
     """
@@ -104,7 +112,7 @@ def _groups(side: Side, rows: Ints) -> list[Ints]:
     about = mixed(_about(side, rows), sizes)
     given = np.flatnonzero(tensors.output[rows])
     of_call = mixed(owner[given].astype(np.uint64), sizes[given])
-    places = calls.module[owner], lines_of_calls(side)[owner]
+    places = calls.module[owner], lines
     groups = [group for place in places for group in _alike(rows, mixed(about, place))]
     groups += _alike(rows[given], of_call)
     for twins in _twins(side, calls.module[owner]):
@@ -141,10 +149,10 @@ def _twins(side: Side, modules: Words) -> Iterator[Words]:
         yield np.array(twins, dtype=np.uint64)[each]
 
 
-def _alike(rows: Ints, about: Words) -> list[Ints]:
+def _alike(rows: Ints, about: Words, least: int = 2) -> list[Ints]:
     order = np.lexsort((rows, about))
     cuts = np.flatnonzero(np.diff(about[order])) + 1
-    return [rows[group] for group in np.split(order, cuts) if len(group) > 1]
+    return [rows[group] for group in np.split(order, cuts) if len(group) >= least]
 
 
 def _windows(group: Ints, count: int) -> Ints:
