@@ -188,6 +188,37 @@ def test_a_fault_is_told_though_another_metric_is_read_out(
     assert marked_line(__file__, "# target: gate") in told_lines(finding, "target")
 
 
+def augmented(x: Tensor, weights: dict[str, Tensor], layer: str) -> Tensor:
+    """A layer whose bias is a column of its weights."""
+    both = torch.cat([weights[f"{layer}.weight"], weights[f"{layer}.bias"][:, None]], 1)
+    return torch.cat([x, x.new_ones(len(x), 1)], 1) @ both.T
+
+
+@pytest.mark.parametrize("fault", ["", "gate"])
+def test_one_number_far_off_is_no_metric_where_a_layer_goes_on(
+    checkpoint: Path, tmp_path: Path, fault: str
+) -> None:
+    """Also where the layer's weights are computed of those that were loaded."""
+
+    def once(_: str) -> None:
+        with torch.no_grad():
+            (loaded(checkpoint)(batches()[0]) * 9).softmax(1).var().item()
+
+    def port(fault: str) -> None:
+        weights = torch.load(checkpoint, weights_only=True)
+        with torch.inference_mode():
+            x = augmented(batches()[0] / 2 + 0.1, weights, "first").tanh()
+            x = augmented(x, weights, "second")
+            x = x.sigmoid() * 4 if fault else x.clamp(min=0)  # target: bounded
+            (augmented(x, weights, "last") * 9).softmax(1).var().item()
+
+    target, golden = recorded(port, tmp_path / "run", fault), recorded(once, tmp_path / "golden")
+    findings = opscope.compare(target, golden).document.findings
+    assert bool(findings) == bool(fault)
+    if findings:
+        assert marked_line(__file__, "# target: bounded") in told_lines(findings[0], "target")
+
+
 class Cell(nn.Module):
     """A recurrence, of one text or of several."""
 

@@ -91,7 +91,7 @@ def _given(side: Side, flow: Flow, known: Bools) -> dict[tuple[Place, Weights], 
     tensors, given = side.tensors, defaultdict[tuple["Place", "Weights"], list[int]](list)
     for call in np.flatnonzero(products).tolist():
         read = [row for row in inputs_of(side, call) if tensors.size[row] >= FEWEST]
-        weights = [row for row in read if is_weight(side, flow, row)]
+        weights = [row for row in read if _is_weight(side, flow, row)]
         weight = max(weights, key=lambda row: int(tensors.size[row]), default=NONE)
         data = next((row for row in read if row not in weights), NONE)
         if min(weight, data) >= 0 and known[weight]:
@@ -101,7 +101,7 @@ def _given(side: Side, flow: Flow, known: Bools) -> dict[tuple[Place, Weights], 
     return given
 
 
-def is_weight(side: Side, flow: Flow, row: int) -> bool:
+def _is_weight(side: Side, flow: Flow, row: int) -> bool:
     """Whether a tensor is a parameter, or drawn, or brought in from outside, and not computed."""
     while row >= 0 and not side.tensors.parameter[row]:
         producer = int(flow.producer[row])

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.cause.common_layers import is_weight, layers_apart
+from opscope.compare.cause.common_layers import layers_apart
 from opscope.compare.cause.common_numbers import Number, numbers_in_common
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.side.call_rows import inputs_of
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     Flags = tuple[Bools, Bools]  # of the rows of either side
 
 NEAR = 0.2  # of themselves, by which numbers are off that are one metric in both programs
+MAX_ABOVE = 200  # calls by which a parameter is prepared
 STEADY = 1e-4  # by which one metric is never so many times another
 
 
@@ -65,11 +66,12 @@ class Inferences:
         if not self.numbers or all(number.same for number in self.numbers):
             return False
         times = np.array([number.times for number in self.numbers])
-        near = bool((np.abs(times - 1) <= NEAR).all()) and np.ptp(times) > STEADY
+        steady = len(times) > 1 and np.ptp(times) <= STEADY
+        near = bool((np.abs(times - 1) <= NEAR).all()) and not steady
         return not (near or all(map(self._goes_on, (0, 1), starts)))
 
     def _goes_on(self, number: int, start: int) -> bool:
-        """Whether a layer of a side computes with what comes of a call."""
+        """Whether a side computes products of what comes of a call, and of parameters."""
         side = (self._pairing.target, self._pairing.golden)[number]
         flow, tensors, reached = self._pairing.flows[number], side.tensors, {start}
         first = int(np.searchsorted(tensors.call, start + 1))
@@ -80,7 +82,23 @@ class Inferences:
             if start < 0 or int(flow.producer[row]) not in reached or call in reached:
                 continue
             reached.add(call)
-            layer = traits_of(side.operator(call)).contraction
-            if layer and any(is_weight(side, flow, other) for other in inputs_of(side, call)):
+            product = traits_of(side.operator(call)).contraction
+            if product and self._of_parameters(number, inputs_of(side, call), reached):
                 return True
+        return False
+
+    def _of_parameters(self, number: int, rows: list[int], reached: set[int]) -> bool:
+        """Whether any of some rows is a parameter, or computed of one, and not of calls that were
+        reached.
+        """
+        side = (self._pairing.target, self._pairing.golden)[number]
+        flow, waiting, seen = self._pairing.flows[number], [*rows], set[int]()
+        while waiting and len(seen) < MAX_ABOVE:
+            row = waiting.pop()
+            if side.tensors.parameter[row]:
+                return True
+            producer = int(flow.producer[row])
+            if producer >= 0 and producer not in reached | seen:
+                seen.add(producer)
+                waiting.extend(inputs_of(side, producer))
         return False
