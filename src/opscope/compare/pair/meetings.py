@@ -206,9 +206,9 @@ def _repeat(
         (error, partner), rows = nearest[number], firsts[number]
         at = np.flatnonzero(np.isin(rows, telling[number]) & (error > limit))
         errors, met = _nearest(alone[number], alone[1 - number], rows[at], telling[1 - number])
-        own, others = sizes[number][rows[at]], sizes[1 - number][np.maximum(met, 0)]
-        fewest = np.maximum(np.minimum(own, others), 1)
-        times = (np.maximum(own, others) % fewest == 0) & (own != others)
+        at, errors, met = at[met >= 0], errors[met >= 0], met[met >= 0]
+        own, others = sizes[number][rows[at]], sizes[1 - number][met]
+        times = (np.maximum(own, others) % np.minimum(own, others) == 0) & (own != others)
         better = (errors <= limit) & times
         error[at[better]], partner[at[better]] = errors[better], met[better]
 
