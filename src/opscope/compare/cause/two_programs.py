@@ -75,9 +75,8 @@ def judged(
     pairing = msgspec.structs.replace(pairing, by_parts=not parting.sized)
     told = not in_dumps(pairing.target, pairing.golden)  # what was drawn
     drawn = drawn_anew(pairing, causes, regions.names) if told else []
-    return pairing, (
-        drawn[:1] or (dumps and _missing_there(causes, parting)) or [cause_of(pairing, parting)]
-    )
+    missing = _missing_there(causes, parting) if dumps else []
+    return pairing, drawn[:1] or missing or [cause_of(pairing, parting)]
 
 
 def _missing_there(causes: list[Cause], parting: Parting) -> list[Cause]:
