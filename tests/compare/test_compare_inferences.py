@@ -219,6 +219,24 @@ def test_one_number_far_off_is_no_metric_where_a_layer_goes_on(
         assert marked_line(__file__, "# target: bounded") in told_lines(findings[0], "target")
 
 
+@pytest.mark.parametrize("fault", ["", "gate"])
+def test_of_several_lines_those_are_compared_that_are_nearest(
+    checkpoint: Path, golden: Path, tmp_path: Path, fault: str
+) -> None:
+    """The norm of the logits, read out beside, is a metric of the port's own."""
+
+    def read(logits: Tensor) -> float:
+        norm = logits.norm().item()
+        shares = torch.exp(logits - logits.logsumexp(1, keepdim=True))
+        return shares.max(1).values.mean().item() + 0 * norm
+
+    target = recorded(ported(checkpoint, read), tmp_path / "run", fault)
+    findings = opscope.compare(target, golden).document.findings
+    assert bool(findings) == bool(fault)
+    if findings:
+        assert marked_line(__file__, "# target: gate") in told_lines(findings[0], "target")
+
+
 class Cell(nn.Module):
     """A recurrence, of one text or of several."""
 
