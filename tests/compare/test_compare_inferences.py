@@ -48,20 +48,27 @@ def loaded(checkpoint: Path) -> Classifier:
     return model
 
 
-def original(checkpoint: Path) -> list[float]:
-    model = loaded(checkpoint)
-    with torch.no_grad():
-        return [model(x).softmax(1).amax(1).mean().item() for x in batches()]
+def original(checkpoint: Path) -> Callable[[str], None]:
+    def program(_: str) -> None:
+        model = loaded(checkpoint)
+        with torch.no_grad():
+            for x in batches():
+                model(x).softmax(1).amax(1).mean().item()
+
+    return program
 
 
-def twice(checkpoint: Path) -> list[float]:
+def twice(checkpoint: Path) -> Callable[[str], None]:
     """Another that reads out two numbers for each batch."""
-    model, scores = loaded(checkpoint), []
-    with torch.no_grad():
-        for x in batches():
-            shares = model(x).softmax(1)
-            scores.append(shares.amax(1).mean().item() + shares[:, 0].std().item())
-    return scores
+
+    def program(_: str) -> None:
+        model = loaded(checkpoint)
+        with torch.no_grad():
+            for x in batches():
+                shares = model(x).softmax(1)
+                shares.amax(1).mean().item() + shares[:, 0].std().item()
+
+    return program
 
 
 def scored(weights: dict[str, Tensor], x: Tensor, fault: str) -> Tensor:
@@ -75,21 +82,28 @@ def scored(weights: dict[str, Tensor], x: Tensor, fault: str) -> Tensor:
 Reading = Callable[[Tensor], float]
 
 
+def shares_of(logits: Tensor) -> Tensor:
+    return torch.exp(logits - logits.logsumexp(1, keepdim=True))
+
+
 def mean_of_shares(logits: Tensor) -> float:
-    shares = torch.exp(logits - logits.logsumexp(1, keepdim=True))
-    return shares.max(1).values.mean().item()
+    return shares_of(logits).max(1).values.mean().item()
 
 
 def with_deviation(logits: Tensor) -> float:
     """Both numbers of `twice` as one."""
-    shares = torch.exp(logits - logits.logsumexp(1, keepdim=True))
+    shares = shares_of(logits)
     return (shares.max(1).values.mean() + shares[:, 0].std()).item()
 
 
 def one_by_one(logits: Tensor) -> float:
     """The mean of what is read out for each row."""
-    shares = torch.exp(logits - logits.logsumexp(1, keepdim=True))
-    return sum(float(row.max()) for row in shares) / len(shares)
+    return sum(float(row.max()) for row in shares_of(logits)) / len(logits)
+
+
+def entropy(logits: Tensor) -> float:
+    logs = logits - logits.logsumexp(1, keepdim=True)
+    return float(-(logs.exp() * logs).sum(1).mean())
 
 
 def ported(checkpoint: Path, read: Reading = mean_of_shares) -> Callable[[str], None]:
@@ -105,7 +119,7 @@ def ported(checkpoint: Path, read: Reading = mean_of_shares) -> Callable[[str], 
 
 @pytest.fixture(scope="module")
 def golden(checkpoint: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return recorded(lambda _: [*original(checkpoint)].clear(), tmp_path_factory.mktemp("g") / "run")
+    return recorded(original(checkpoint), tmp_path_factory.mktemp("golden") / "run")
 
 
 def test_a_port_that_reads_out_the_same_is_accused_of_nothing(
@@ -138,8 +152,7 @@ def test_numbers_of_other_counts_are_nobodys_fault(
     """
 
     def read(logits: Tensor) -> float:
-        shares = torch.exp(logits - logits.logsumexp(1, keepdim=True))
-        return max(float(share) for share in shares.flatten()[: WIDE + 1])
+        return max(float(share) for share in shares_of(logits).flatten()[: WIDE + 1])
 
     document = opscope.compare(
         recorded(ported(checkpoint, read), tmp_path / "run"), golden
@@ -152,7 +165,7 @@ def test_numbers_of_other_counts_are_nobodys_fault(
 def test_two_numbers_may_be_read_out_as_their_sum(
     checkpoint: Path, tmp_path: Path, fault: str
 ) -> None:
-    golden = recorded(lambda _: [*twice(checkpoint)].clear(), tmp_path / "golden")
+    golden = recorded(twice(checkpoint), tmp_path / "golden")
     target = recorded(ported(checkpoint, with_deviation), tmp_path / "run", fault)
     findings = opscope.compare(target, golden).document.findings
     assert bool(findings) == bool(fault)
@@ -162,10 +175,6 @@ def test_two_numbers_may_be_read_out_as_their_sum(
 
 def test_another_metric_is_nobodys_fault(checkpoint: Path, golden: Path, tmp_path: Path) -> None:
     """As many numbers, far from golden's: said, and not judged."""
-
-    def entropy(logits: Tensor) -> float:
-        logs = logits - logits.logsumexp(1, keepdim=True)
-        return float(-(logs.exp() * logs).sum(1).mean())
 
     document = opscope.compare(
         recorded(ported(checkpoint, entropy), tmp_path / "run"), golden
@@ -178,10 +187,6 @@ def test_a_fault_is_told_though_another_metric_is_read_out(
     checkpoint: Path, golden: Path, tmp_path: Path
 ) -> None:
     """A layer computes on from where they part, so that the metric is not all that differs."""
-
-    def entropy(logits: Tensor) -> float:
-        logs = logits - logits.logsumexp(1, keepdim=True)
-        return float(-(logs.exp() * logs).sum(1).mean())
 
     target = recorded(ported(checkpoint, entropy), tmp_path / "run", "gate")
     finding = opscope.compare(target, golden).document.findings[0]
@@ -226,9 +231,7 @@ def test_of_several_lines_those_are_compared_that_are_nearest(
     """The norm of the logits, read out beside, is a metric of the port's own."""
 
     def read(logits: Tensor) -> float:
-        norm = logits.norm().item()
-        shares = torch.exp(logits - logits.logsumexp(1, keepdim=True))
-        return shares.max(1).values.mean().item() + 0 * norm
+        return mean_of_shares(logits) + 0 * logits.norm().item()
 
     target = recorded(ported(checkpoint, read), tmp_path / "run", fault)
     findings = opscope.compare(target, golden).document.findings

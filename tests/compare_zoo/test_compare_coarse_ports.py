@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.compare_zoo.ports.pair import Pair
+from tests.compare_zoo.ports.runs import recorded_alone
 
 COARSELY = 'import torch as _torch; _torch.autocast("cpu", dtype=_torch.bfloat16).__enter__()\n'
 pytestmark = pytest.mark.zoo
@@ -21,13 +22,7 @@ def recorded(program: Path, folder: Path, held: Path) -> Path:
     coarse = folder / program.name
     _, rest = program.read_text(encoding="utf-8").split("\n", 1)
     coarse.write_text(COARSELY + rest, encoding="utf-8")
-    run = folder / program.stem
-    command = [sys.executable, "-m", "opscope", "run", "-o", str(run), "--"]
-    done = subprocess.run(
-        [*command, sys.executable, str(coarse), str(held)], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return run
+    return recorded_alone(coarse, held, folder / program.stem)
 
 
 # Each was accused while limits were those of float32 in another unit.

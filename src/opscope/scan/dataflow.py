@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -448,12 +448,9 @@ class Flow:
         """Whether a call puts something else over part of a tensor: its diagonal, a row. Whole ones
         are overwritten to be used again.
         """
-        if not works_in_place(node.op) or is_collective(node.op, node.phase) or row.storage is None:
+        if not works_in_place(node.op) or is_collective(node.op, node.phase):
             return False
-        return any(
-            (mark.row.size or 0) > (row.size or 0)
-            for mark in self._storages.get((row.process, row.storage), ())
-        )
+        return any((mark.row.size or 0) > (row.size or 0) for mark in self._on_storage(row))
 
     # -- integers that wrapped ---------------------------------------------------------------------
 
@@ -560,7 +557,9 @@ class Flow:
         for mark in marks:
             condition |= mark.condition
         if not is_overwritten(node.op, row.slot):
-            parts = self._parts_of(row) if row.storage is not None else ()
+            parts = [
+                mark for mark in self._on_storage(row) if (mark.row.size or 0) <= (row.size or 0)
+            ]
             self._read_whole.update(identity_of(mark.row) for mark in (*marks, *parts))
         if identity is not None:
             self._conditions[identity] = condition
@@ -569,19 +568,17 @@ class Flow:
             )
         return condition
 
-    def _parts_of(self, row: Row) -> Iterator[Mark]:
-        """Outputs on a row's storage that hold no more than it: what was written into it."""
-        for mark in self._storages.get((row.process, row.storage or 0), ()):
-            if (mark.row.size or 0) <= (row.size or 0):
-                yield mark
+    def _on_storage(self, row: Row) -> list[Mark]:
+        """What was written to a row's storage; nothing where that is not known."""
+        if row.storage is None:
+            return []
+        return self._storages.get((row.process, row.storage), [])
 
     def _by_storage(self, row: Row) -> list[Mark]:
         """Latest outputs on the row's storage that held each kind of value it holds, those at its
         own offset first.
         """
-        if row.storage is None:
-            return []
-        log = self._storages.get((row.process, row.storage), [])
+        log = self._on_storage(row)
         marks: list[Mark] = []
         for kind in KINDS:
             if not getattr(row, kind) and is_read(row):

@@ -28,6 +28,16 @@ def recorded(pair: Pair, folder: Path, variants: list[str]) -> None:
         raise RuntimeError(f"{pair.name}: {done.stderr[-3000:]}")
 
 
+def recorded_alone(program: Path, held: Path, to: Path) -> Path:
+    """The run of one program, made by `opscope run`; held: where its weights are, or will be."""
+    command = [sys.executable, "-m", "opscope", "run", "-o", str(to), "--", sys.executable]
+    done = subprocess.run(
+        [*command, str(program), str(held)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return to
+
+
 def _recorded_apart(pair: Pair, folder: Path, variants: list[str]) -> None:
     """The same of a port of another framework, each program in a process of its own."""
     folder.mkdir(parents=True)

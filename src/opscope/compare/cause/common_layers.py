@@ -15,6 +15,7 @@ import numpy as np
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.passes import MOST_PASSES
 from opscope.compare.side.call_rows import inputs_of, places_of
+from opscope.compare.side.loaded_weights import FEWEST
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
 
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     Flags = tuple[Bools, Bools]  # of the rows of either side
     Weights = tuple[int, float, float]  # how many elements, the least and the most of them
     Turn = tuple[list[int], list[int]]  # what a layer is given once: rows of either side, by passes
-
-FEWEST = 8  # elements of weights by which two layers are known to be one
 
 
 class _Layer(NamedTuple):
@@ -61,8 +60,8 @@ def layers_apart(pairing: Pairing, unmet: Flags, dim: Flags) -> list[Apart]:
         or not any(_meets_nothing(apart, turn) for turn in layer.turns)
     }
     rounds: dict[tuple[Place, int, int], list[Turn]] = defaultdict(list)
-    for layer in (layer for layer in layers if layer.passes in joined):
-        for number, turn in enumerate(layer.turns):
+    for layer in layers:
+        for number, turn in enumerate(layer.turns if layer.passes in joined else ()):
             rounds[layer.place, len(layer.turns), number].append(turn)
     found = [
         (turn, place)
@@ -77,9 +76,8 @@ def _in_common(pairing: Pairing, known: Flags) -> list[_Layer]:
     sides = pairing.target, pairing.golden
     columns = zip(sides, pairing.flows, known, strict=True)
     mine, theirs = (_given(side, flow, flags) for side, flow, flags in columns)
-    layers = list[_Layer]()
+    sizes, layers = [side.tensors.size for side in sides], list[_Layer]()
     for layer in mine.keys() & theirs.keys():
-        sizes = [side.tensors.size for side in sides]
         turns = _turns(_sized(mine[layer], sizes[0]), _sized(theirs[layer], sizes[1]))
         layers.append(_Layer(layer[0], turns))
     return [layer for layer in layers if layer.turns]
@@ -88,7 +86,8 @@ def _in_common(pairing: Pairing, known: Flags) -> list[_Layer]:
 def _given(side: Side, flow: Flow, known: Bools) -> dict[tuple[Place, Weights], list[int]]:
     """What each product of a side reads beside weights that meet the other side's."""
     products = side.calls.leaf & side.which(side.calls.op, lambda op: traits_of(op).contraction)
-    tensors, given = side.tensors, defaultdict[tuple["Place", "Weights"], list[int]](list)
+    tensors = side.tensors
+    given: dict[tuple[Place, Weights], list[int]] = defaultdict(list)
     for call in np.flatnonzero(products).tolist():
         read = [row for row in inputs_of(side, call) if tensors.size[row] >= FEWEST]
         weights = [row for row in read if _is_weight(side, flow, row)]

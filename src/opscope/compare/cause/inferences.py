@@ -58,12 +58,15 @@ class Inferences:
             if not number.same and unmet[0][number.mine].all() and unmet[1][number.theirs].all():
                 yield number.place, FORWARD, (number.mine, number.theirs)
 
-    def may_be_metrics(self, starts: tuple[int, int]) -> bool:
-        """Whether numbers that are not the same may be metrics that each program has of its own: no
-        layer computes on from where they part, and they are far apart, or one so many times the
+    def may_be_metrics(self, starts: tuple[int, int], apart: list[Apart]) -> bool:
+        """Whether what is apart are numbers that may be metrics that each program has of its own:
+        no layer computes on from where they part, and they are far apart, or one so many times the
         other, as bits are of nats.
         """
         if not self.numbers or all(number.same for number in self.numbers):
+            return False
+        read = [(number.mine, number.theirs) for number in self.numbers]
+        if any(stage == FORWARD and rows not in read for _, stage, rows in apart):
             return False
         times = np.array([number.times for number in self.numbers])
         steady = len(times) > 1 and np.ptp(times) <= STEADY
@@ -74,12 +77,14 @@ class Inferences:
         """Whether a side computes products of what comes of a call, and of parameters."""
         side = (self._pairing.target, self._pairing.golden)[number]
         flow, tensors, reached = self._pairing.flows[number], side.tensors, {start}
+        if start < 0:
+            return False
         first = int(np.searchsorted(tensors.call, start + 1))
         read = first + np.flatnonzero(
             ~tensors.output[first:] & side.calls.leaf[tensors.call[first:]]
         )
         for row, call in zip(read.tolist(), tensors.call[read].tolist(), strict=True):
-            if start < 0 or int(flow.producer[row]) not in reached or call in reached:
+            if int(flow.producer[row]) not in reached or call in reached:
                 continue
             reached.add(call)
             product = traits_of(side.operator(call)).contraction
@@ -98,7 +103,7 @@ class Inferences:
             if side.tensors.parameter[row]:
                 return True
             producer = int(flow.producer[row])
-            if producer >= 0 and producer not in reached | seen:
+            if producer >= 0 and producer not in reached and producer not in seen:
                 seen.add(producer)
                 waiting.extend(inputs_of(side, producer))
         return False

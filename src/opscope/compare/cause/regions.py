@@ -183,8 +183,8 @@ class Regions:
         apart = self._results.borne_out(apart, self.unmet)
         if not apart:
             return self._by_left_states() or self._by_read_out()
-        unmet, parting = self.unmet, self._followed_back(apart)
-        if parting and self._results.may_be_metrics(parting.start, unmet):
+        parting = self._followed_back(apart)
+        if parting and self._results.may_be_metrics(parting.start, apart):
             return self._by_left_states()
         if parting and self._states.faint(apart, parting.start[0]):
             return self._by_left_states() or self._by_read_out()

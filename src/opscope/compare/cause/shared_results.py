@@ -57,10 +57,10 @@ class SharedResults:
         handed = [*self._handed_apart(meetings, unmet)]
         yield from handed
         if not handed and self._inferences is not None:
-            yield from self._inferences.apart(unmet, layers=not self._handed_out)
+            yield from self._inferences.apart(unmet, layers=not self._comparable)
 
     def _handed_apart(self, meetings: Meetings, unmet: Flags) -> Iterator[Apart]:
-        if self._handed_out:
+        if self._comparable:
             apart = results_apart(
                 self._pairing, meetings, unmet, self._dim, alike=lambda: self._alike
             )
@@ -74,7 +74,7 @@ class SharedResults:
             return True
         if self._inferences is not None and (self._inferences.numbers or self._all_met(unmet)):
             return True
-        return self._handed_out and bool(self.shown - self.cut)
+        return self._comparable and bool(self.shown - self.cut)
 
     def borne_out(self, apart: list[Apart], unmet: Flags) -> list[Apart]:
         """What is apart, each loss with the other side's that was computed in its place; nothing
@@ -142,24 +142,28 @@ class SharedResults:
         return Inferences(self._pairing, self._meetings, self._dim) if infers else None
 
     @cached_property
-    def _handed_out(self) -> bool:
+    def _handed_out(self) -> tuple[Ints, Ints]:
+        """The rows that hold what the model of either side hands out."""
+        return handed_out(self._sides[0]), handed_out(self._sides[1])
+
+    @cached_property
+    def _comparable(self) -> bool:
         """Whether results of either side can be held against the other's: not where one of two that
         train nothing has no model that hands them out; where the passes of one were left out,
         nobody knows what of it is a part of a batch.
         """
         if not all(side.run.info.coverage.passes for side in self._sides):
             return False
-        hand_out = [len(handed_out(side)) > 0 for side in self._sides]
+        hand_out = [len(rows) > 0 for rows in self._handed_out]
         read = self._inferences is not None and self._inferences.numbers != []
         if self._inferences is not None and (any(hand_out) or read) and not all(hand_out):
             return False
         return comparable(self._pairing, alike=lambda: self._alike)
 
-    def may_be_metrics(self, starts: tuple[int, int], unmet: Flags) -> bool:
+    def may_be_metrics(self, starts: tuple[int, int], apart: list[Apart]) -> bool:
         """Whether what is apart may be no more than metrics that each program has of its own."""
-        if self._inferences is None or any(True for _ in self._handed_apart(self._meetings, unmet)):
-            return False
-        return self._inferences.may_be_metrics(starts)
+        inferences = self._inferences
+        return inferences is not None and inferences.may_be_metrics(starts, apart)
 
     @property
     def metric(self) -> tuple[int, int] | None:
@@ -177,9 +181,8 @@ class SharedResults:
         """Whether all that the model of either side hands out agrees with something of the other:
         what a program makes of that may be in no tensor.
         """
-        columns = zip(self._sides, unmet, self._dim, strict=True)
-        rows = [(handed_out(side), apart | dim) for side, apart, dim in columns]
-        return any(len(some) > 0 and not flags[some].any() for some, flags in rows)
+        columns = zip(self._handed_out, unmet, self._dim, strict=True)
+        return any(len(rows) > 0 and not (apart | dim)[rows].any() for rows, apart, dim in columns)
 
     def _end_alike(self, unmet: Flags) -> bool:
         """Whether two dumps of no training end in the same: none shows what a model hands out."""

@@ -180,11 +180,27 @@ def _pad(
     bare = _without_zeros(sides[0]), _without_zeros(sides[1])
     telling = [rows[~vague(side)[rows]] for side, rows in zip(bare, firsts, strict=True)]
     for number in (0, 1):
-        (error, partner), rows = nearest[number], firsts[number]
-        at = np.flatnonzero(np.isin(rows, telling[number]) & (error > limit))
-        errors, met = _nearest(bare[number], bare[1 - number], rows[at], telling[1 - number])
-        better = errors <= limit
-        error[at[better]], partner[at[better]] = errors[better], met[better]
+        error, partner = nearest[number]
+        at, errors, met = _near(bare, telling, firsts, error, limit, number)
+        error[at], partner[at] = errors, met
+
+
+def _near(
+    sides: tuple[Side, Side],
+    telling: list[Ints],
+    firsts: tuple[Ints, Ints],
+    error: Floats,
+    limit: float,
+    number: int,
+) -> tuple[Ints, Floats, Ints]:
+    """Of a side's rows that meet nothing so far those that do as both sides are seen here: places
+    among its first rows, errors, and rows of the other side.
+    """
+    rows = firsts[number]
+    at = np.flatnonzero(np.isin(rows, telling[number]) & (error > limit))
+    errors, met = _nearest(sides[number], sides[1 - number], rows[at], telling[1 - number])
+    near = errors <= limit
+    return at[near], errors[near], met[near]
 
 
 def _repeat(
@@ -203,14 +219,11 @@ def _repeat(
         for side, size, rows in zip(sides, sizes, firsts, strict=True)
     ]
     for number in (0, 1):
-        (error, partner), rows = nearest[number], firsts[number]
-        at = np.flatnonzero(np.isin(rows, telling[number]) & (error > limit))
-        errors, met = _nearest(alone[number], alone[1 - number], rows[at], telling[1 - number])
-        at, errors, met = at[met >= 0], errors[met >= 0], met[met >= 0]
-        own, others = sizes[number][rows[at]], sizes[1 - number][met]
+        error, partner = nearest[number]
+        at, errors, met = _near(alone, telling, firsts, error, limit, number)
+        own, others = sizes[number][firsts[number][at]], sizes[1 - number][met]
         times = (np.maximum(own, others) % np.minimum(own, others) == 0) & (own != others)
-        better = (errors <= limit) & times
-        error[at[better]], partner[at[better]] = errors[better], met[better]
+        error[at[times]], partner[at[times]] = errors[times], met[times]
 
 
 def _varied(side: Side) -> Bools:

@@ -77,9 +77,7 @@ def _ragged(side: Side, rows: Ints, lines: Words) -> list[Ints]:
     """Rows of one operator, phase and slot of a rank and step, of one module or one line, that are
     of several sizes; none where these are too many to look at.
     """
-    size, about = side.tensors.size, _about(side, rows)
-    places = side.calls.module[side.tensors.call[rows]], lines
-    alike = [group for place in places for group in _alike(rows, mixed(about, place))]
+    size, alike = side.tensors.size, _in_places(side, rows, _about(side, rows), lines)
     groups = [group for group in alike if size[group].min() < size[group].max()]
     return groups if sum(map(len, groups)) <= MOST_RAGGED else []
 
@@ -112,13 +110,17 @@ def _groups(side: Side, rows: Ints, lines: Words) -> list[Ints]:
     about = mixed(_about(side, rows), sizes)
     given = np.flatnonzero(tensors.output[rows])
     of_call = mixed(owner[given].astype(np.uint64), sizes[given])
-    places = calls.module[owner], lines
-    groups = [group for place in places for group in _alike(rows, mixed(about, place))]
-    groups += _alike(rows[given], of_call)
+    groups = [*_in_places(side, rows, about, lines), *_alike(rows[given], of_call)]
     for twins in _twins(side, calls.module[owner]):
         inside = np.flatnonzero(twins)
         groups.extend(_alike(rows[inside], mixed(about[inside], twins[inside])))
     return groups
+
+
+def _in_places(side: Side, rows: Ints, about: Words, lines: Words) -> list[Ints]:
+    """Rows of which as much is alike, and that are of one module, or of one line."""
+    places = side.calls.module[side.tensors.call[rows]], lines
+    return [group for place in places for group in _alike(rows, mixed(about, place))]
 
 
 def _about(side: Side, rows: Ints) -> Words:
