@@ -42,7 +42,7 @@ class Original(nn.Module):
     def forward(self, x: Tensor, gate: Tensor, level: Tensor) -> tuple[Tensor, Tensor]:
         h = x @ self.into  # golden: rows
         top = h.amax(0)
-        opened = gate * level
+        opened = gate.abs() * level  # golden: bare
         return (h + opened) @ self.out, top
 
 
@@ -70,9 +70,12 @@ def ported(fault: str) -> None:
     for x, gate, level, lengths in batches():
         read = x * kept if fault == "rows" else x  # target: rows
         h = read @ into
-        scores = torch.addcmul(h, gate, level) @ out
         far = torch.arange(WIDE) > lengths if fault == "labels" else torch.arange(WIDE) >= lengths
         truth = 1.0 - far.float()  # target: labels
+        # how far a gate is open, whichever way it turns, tells how much of the level
+        # comes through
+        strong = gate if fault == "bare" else gate.abs()  # target: bare
+        scores = torch.addcmul(h, strong, level) @ out
         turned = scores if fault == "order" else scores.T
         table = turned.reshape(ROWS, WIDE).clone()  # target: order
         away = (table - level).square().mean() + h.amax(0).mean()
@@ -95,7 +98,7 @@ def test_a_healthy_port_is_silent(golden: Path, tmp_path: Path) -> None:
     assert (found.verdict, found.complete, found.findings) == ("clean", True, ())
 
 
-@pytest.mark.parametrize("fault", ["rows", "labels", "order", "clipped"])
+@pytest.mark.parametrize("fault", ["rows", "labels", "order", "clipped", "bare"])
 def test_the_lines_of_a_fault_are_named_on_both_sides(
     golden: Path, tmp_path: Path, fault: str
 ) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 import opscope
 
-WIDE, BATCH, STEPS, SCALE, SLOW = 6, 8, 3, 512.0, 0.25
+WIDE, BATCH, STEPS, SCALE, SLOW, LONGEST = 6, 8, 3, 512.0, 0.25, 0.05
 
 
 def begun() -> list[Tensor]:
@@ -120,3 +120,47 @@ def test_a_scale_that_stays_is_told_in_the_step_that_learns_by_it(
     assert finding.step == 0
     assert marked_line(__file__, f"# target: {fault}") in told_lines(finding, "target")
     assert marked_line(__file__, f"# golden: {fault}") in told_lines(finding, "golden")
+
+
+def clipped(_: str) -> None:
+    """With gradients that are clipped by their norm."""
+    model = Model()
+    optimizer = torch.optim.Adagrad(model.parameters(), lr=0.1, initial_accumulator_value=0.1)
+    for x, y in batches():
+        loss = (model(x) - y).square().mean()
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(model.parameters(), LONGEST)  # golden: measured
+        optimizer.step()  # golden: begun
+        loss.item()
+
+
+def scaled_and_clipped(fault: str) -> None:
+    """The same by hand, with a loss that is scaled until its gradients are clipped."""
+    model = Model()
+    weights = list(model.parameters())
+    sums = [torch.full_like(weight, 0.0 if fault == "begun" else 0.1) for weight in weights]
+    for x, y in batches():
+        loss = nn.functional.mse_loss(model(x), y)
+        (loss * SCALE).backward()  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            grads = [weight.grad for weight in weights if weight.grad is not None]
+            torch._foreach_div_(grads, SCALE)
+            norm = torch.cat([grad.flatten() for grad in grads]).norm()
+            norm = norm * 9.0 if fault == "measured" else norm
+            for weight, grad, held in zip(weights, grads, sums, strict=True):
+                own = grad * min(1.0, LONGEST / (norm.item() + 1e-6))  # target: measured
+                held.addcmul_(own, own)  # target: begun
+                weight.sub_(0.1 * own / (held.sqrt() + 1e-10))
+                weight.grad = None
+        loss.item()
+
+
+@pytest.mark.parametrize("fault", ["", "begun", "measured"])
+def test_a_scale_is_taken_back_whatever_else_is_wrong(tmp_path: Path, fault: str) -> None:
+    target = recorded(scaled_and_clipped, tmp_path / "run", fault)
+    findings = opscope.compare(target, recorded(clipped, tmp_path / "old")).document.findings
+    assert bool(findings) == bool(fault)
+    for finding in findings[:1]:
+        assert marked_line(__file__, f"# target: {fault}") in told_lines(finding, "target")
+        assert marked_line(__file__, f"# golden: {fault}") in told_lines(finding, "golden")

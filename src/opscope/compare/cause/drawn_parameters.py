@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opscope.compare.cause.causes import EXTRA, Cause
-from opscope.compare.pair.meetings import first_read
+from opscope.compare.pair.parameters import first_read
 from opscope.compare.side.call_rows import readers_of
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
-    from opscope.compare.pair.meetings import Names
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.pair.parameters import Names
     from opscope.compare.side.columns import Side
 
 DRAWN = "it reads a parameter that is drawn at random here, and that golden does not begin with"

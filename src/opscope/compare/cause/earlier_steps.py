@@ -19,8 +19,8 @@ from opscope.run.keys import NONE
 if TYPE_CHECKING:
     from opscope.arrays import Bools
     from opscope.compare.cause.what_matters import Place
-    from opscope.compare.pair.meetings import Names
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.pair.parameters import Names
     from opscope.compare.side.columns import Side
 
     Starts = tuple[int, int]  # a call of either side

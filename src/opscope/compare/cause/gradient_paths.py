@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.pair.levels import enclosing
+from opscope.compare.pair.parameters import learnt_names
 from opscope.compare.pair.unpaired import graphs_of
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.lowering import STAGED, spelling
@@ -137,8 +138,21 @@ def _rows_on_one_side(
     content = pairing.flows[0].state[rows], pairing.flows[1].state[partner]
     flows = [np.isin(content[number], written[number]) for number in (0, 1)]
     still = [~np.isin(content[number], touched[number]) for number in (0, 1)]
-    yield rows[flows[0] & still[1]], MISSES
-    yield rows[still[0] & flows[1]], CUTS
+    hidden = _hidden(target, back[0]), _hidden(golden, back[1])
+    yield rows[flows[0] & still[1] & (not hidden[1])], MISSES
+    yield rows[still[0] & flows[1] & (not hidden[0])], CUTS
+
+
+def _hidden(side: Side, back: Bools) -> bool:
+    """Whether no call with a gradient computes with a parameter that gets one: an autograd function
+    of the program's own does, whose calls have none.
+    """
+    tensors = side.tensors
+    computes = side.in_phase("forward") & ~side.which(side.calls.op, lambda op: traits_of(op).idle)
+    read = tensors.parameter & ~tensors.output & computes[tensors.call]
+    graded = tensors.named[read & back[tensors.call]]
+    learnt = np.intersect1d(tensors.named[read], learnt_names(side))
+    return not np.isin(learnt, graded).all()
 
 
 def _tell(side: Side) -> bool:

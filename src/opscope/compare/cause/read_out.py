@@ -24,7 +24,7 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opscope.arrays import Bools, Ints
+    from opscope.arrays import Bools, Floats, Ints
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Meetings
@@ -69,24 +69,38 @@ def _by_sums(pairing: Pairing, aligned: Aligned) -> tuple[int, Apart | None]:
     """
     rows, places, _ = aligned
     few = int(len(rows[0]) > len(rows[1]))
-    whole, parts = rows[few], rows[1 - few]
-    if not len(whole) or len({*places[0], *places[1]}) > 1:
+    if not len(rows[few]) or len({*places[0], *places[1]}) > 1:
         return 0, None
-    sides = (pairing.target, pairing.golden)
-    values, read = sides[few].tensors.max[whole], sides[1 - few].tensors.max[parts]
-    for order, sizes in _cuts(len(whole), len(parts)):
-        begins = np.cumsum(sizes) - sizes
-        sums, reach = (np.add.reduceat(each[order], begins) for each in (read, np.abs(read)))
-        for expected in (sums, sums / sizes):
-            off = np.abs(expected - values) > SUMMED * reach
-            if off[0]:
+    sides, flow = (pairing.target, pairing.golden), pairing.flows[few]
+    makings = [_making(sides[few], flow, row, alike=True) for row in rows[few].tolist()]
+    like_first = np.array([making == makings[0] for making in makings])
+    for chosen in (np.ones_like(like_first), like_first):  # one may read out metrics in between
+        whole, parts = rows[few][chosen], rows[1 - few]
+        for order, sizes in _cuts(len(whole), len(parts)):
+            if not like_first[chosen][sizes > 1].all():
                 continue
-            first = int(np.argmax(off))
-            group = order[begins[first] : begins[first] + sizes[first]]
-            ends = [[int(whole[first])], parts[group].tolist()]
-            unlike = places[0][0], PARAMETER, (ends[few], ends[1 - few])
-            return int((~off).sum()), unlike if off.any() else None
+            read = sides[1 - few].tensors.max[parts[order]]
+            off = _off_sums(sides[few].tensors.max[whole], read, sizes)
+            if off is not None:
+                first = int(np.argmax(off))
+                group = np.split(parts[order], np.cumsum(sizes)[:-1])[first]
+                ends = [[int(whole[first])], group.tolist()]
+                unlike = places[0][0], PARAMETER, (ends[few], ends[1 - few])
+                return int((~off).sum()), unlike if off.any() else None
     return 0, None
+
+
+def _off_sums(values: Floats, parts: Floats, sizes: Ints) -> Bools | None:
+    """Which of some numbers is not the sum of its parts, or not their mean; None where the first is
+    neither.
+    """
+    begins = np.cumsum(sizes) - sizes
+    sums, reach = (np.add.reduceat(each, begins) for each in (parts, np.abs(parts)))
+    for expected in (sums, sums / sizes):
+        off: Bools = np.abs(expected - values) > SUMMED * reach
+        if not off[0]:
+            return off
+    return None
 
 
 def _cuts(whole: int, parts: int) -> Iterator[tuple[Ints, Ints]]:
@@ -120,9 +134,9 @@ def _unlike(
     their places and rows.
     """
     rows, places, same = aligned
-    pairs = list(_between(same, *map(len, rows)))
+    pairs, counted = list(_between(same, *map(len, rows))), False
     if len(same) + len(pairs) < min(map(len, rows)):
-        pairs = _made_like(pairing, rows, same)
+        pairs, counted = _made_like(pairing, rows, same), alone
     both = len(same) + len(pairs)
     if not alone and len(pairs) > len(same):
         return both, []
@@ -131,9 +145,51 @@ def _unlike(
         (places[0][i], int(rows[0][i]), int(rows[1][j]))
         for i, j in pairs
         if places[0][i] == places[1][j]
-        and not (alone and often[0][places[0][i]] != often[1][places[0][i]])
+        and (counted or not alone or often[0][places[0][i]] == often[1][places[0][i]])
     ]
+    if alone:
+        every = zip(*same, *pairs, strict=True)
+        of_both = [some[[*at]] for some, at in zip(rows, every, strict=True)] if both else rows
+        numbers = _without_means(pairing, of_both, numbers)
     return both, [each for each in numbers if unmet[0][each[1]] and unmet[1][each[2]]]
+
+
+def _without_means(
+    pairing: Pairing, rows: list[Ints], numbers: list[tuple[Place, int, int]]
+) -> list[tuple[Place, int, int]]:
+    """Those that are made of all numbers so far on neither side, or on both: a running mean begins
+    as the other's loss does.
+    """
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    run = [
+        {int(row) for row in some if _goes_on(side, flow, int(row), some)}
+        for side, flow, some in zip(sides, flows, rows, strict=True)
+    ]
+    return [each for each in numbers if (each[1] in run[0]) == (each[2] in run[1])]
+
+
+def _goes_on(side: Side, flow: Flow, row: int, rows: Ints) -> bool:
+    """Whether a number is made, by numbers alone, of another of some or of what that was made of
+    last.
+    """
+    tensors = side.tensors
+    earlier = {int(other) for other in rows if other < row}
+    earlier |= {
+        int(above)
+        for other in earlier
+        for above in flow.source_row[inputs_of(side, int(tensors.call[other]))]
+    }
+    seen, waiting = set[int](), [row]
+    while waiting and len(seen) < MAX_ABOVE:
+        at = waiting.pop()
+        for above in flow.source_row[inputs_of(side, int(tensors.call[at]))].tolist():
+            if above in seen or above < 0 or tensors.size[above] != 1:
+                continue
+            if above in earlier:
+                return True
+            seen.add(above)
+            waiting.append(above)
+    return False
 
 
 def read_out_alike(pairing: Pairing, meetings: Meetings) -> bool | None:
@@ -151,7 +207,7 @@ def _aligned(pairing: Pairing, meetings: Meetings) -> Aligned:
     are one number.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
-    rows = [model_numbers(side, flow) for side, flow in zip(sides, flows, strict=True)]
+    rows = [_once(model_numbers(side, flow)) for side, flow in zip(sides, flows, strict=True)]
     places = [places_of(side, some) for side, some in zip(sides, rows, strict=True)]
     mine, theirs = (
         [(place, float(value)) for place, value in zip(at, side.tensors.max[some], strict=True)]
@@ -159,6 +215,13 @@ def _aligned(pairing: Pairing, meetings: Meetings) -> Aligned:
     )
     limit = float(meetings.limit[0][rows[0]].max(initial=0.0))
     return rows, places, _same(mine, theirs, limit)
+
+
+def _once(rows: Ints) -> Ints:
+    """Rows in their order, each once: a program may read out a loss for the log, too."""
+    _, first = np.unique(rows, return_index=True)
+    once: Ints = rows[np.sort(first)]
+    return once
 
 
 def _same(mine: Numbers, theirs: Numbers, limit: float) -> list[tuple[int, int]]:
@@ -180,29 +243,36 @@ def _made_like(
     """Entries of either side that are computed as those are that are the same, where both sides
     have as many: a program may read out what another does not.
     """
-    columns = zip((pairing.target, pairing.golden), pairing.flows, rows, strict=True)
-    makings = [[_making(side, flow, row) for row in some.tolist()] for side, flow, some in columns]
-    pairs = set[tuple[int, int]]()
-    for mine, theirs in {(makings[0][i], makings[1][j]) for i, j in same}:
-        entries = [
-            [at for at, making in enumerate(each) if making == wanted]
-            for each, wanted in zip(makings, (mine, theirs), strict=True)
+    sides = pairing.target, pairing.golden
+    for alike in (False, True):  # a mean of another number of tokens is another call
+        makings = [
+            [_making(side, flow, row, alike=alike) for row in some.tolist()]
+            for side, flow, some in zip(sides, pairing.flows, rows, strict=True)
         ]
-        if len(entries[0]) == len(entries[1]):
-            pairs.update(zip(*entries, strict=True))
-    return sorted(pairs - set(same))
+        pairs = set[tuple[int, int]]()
+        for mine, theirs in {(makings[0][i], makings[1][j]) for i, j in same}:
+            entries = [
+                [at for at, making in enumerate(each) if making == wanted]
+                for each, wanted in zip(makings, (mine, theirs), strict=True)
+            ]
+            if len(entries[0]) == len(entries[1]):
+                pairs.update(zip(*entries, strict=True))
+        if pairs - set(same):
+            return sorted(pairs - set(same))
+    return []
 
 
-def _making(side: Side, flow: Flow, row: int, depth: int = 2) -> Making:
-    """Operators and arguments of the call that wrote a row, and of those that wrote what it
-    reads.
+def _making(side: Side, flow: Flow, row: int, depth: int = 2, *, alike: bool = False) -> Making:
+    """Operators and arguments of the call that wrote a row, and of those that wrote what it reads;
+    alike: operators alone.
     """
     call = int(side.tensors.call[row])
-    made = int(side.calls.op[call]), int(side.calls.args[call])
+    made = int(side.calls.op[call]), 0 if alike else int(side.calls.args[call])
     if not depth:
         return made
     read = [int(source) for source in flow.source_row[inputs_of(side, call)]]
-    return *made, *(_making(side, flow, source, depth - 1) for source in read if source >= 0)
+    above = (source for source in read if source >= 0)
+    return *made, *(_making(side, flow, source, depth - 1, alike=alike) for source in above)
 
 
 def _between(same: list[tuple[int, int]], mine: int, theirs: int) -> Iterator[tuple[int, int]]:

@@ -44,13 +44,12 @@ from opscope.compare.pair.meetings import (
     COARSEST,
     FINEST,
     Meetings,
-    first_read,
     meet,
     normed,
     same_elements,
-    same_parameters,
     vague,
 )
+from opscope.compare.pair.parameters import first_read, same_parameters
 from opscope.compare.pair.samples import with_parts
 from opscope.compare.side.call_rows import all_made, inputs_of, outputs_of
 from opscope.compare.side.lowering import worlds_apart
@@ -61,8 +60,8 @@ if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
     from opscope.compare.cause.trained_states import Apart
     from opscope.compare.cause.what_matters import Place
-    from opscope.compare.pair.meetings import Names
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.pair.parameters import Names
 
 
 BURST = 50.0  # roundings of a coarse type, to which one call does not come
@@ -345,9 +344,10 @@ class Regions:
 
     def _by_read_out(self) -> Parting | None:
         """Where all that training shows agrees: a number that both read out and is not the same."""
-        alone = not self._states.compared and not self._results.compared(self.unmet)
-        both, apart = read_out_apart(self.pairing, self.meetings, self.unmet, alone=alone)
-        self.nothing = alone and not both
+        results = self._results.compared(self.unmet)
+        few = not self._states.mostly_compared and not results
+        both, apart = read_out_apart(self.pairing, self.meetings, self.unmet, alone=few)
+        self.nothing = not (both or self._states.compared or results)
         parting = self._located(*apart) if apart else None
         return self._carried_back(parting, []) if parting else None
 
@@ -385,6 +385,9 @@ class Regions:
         in_passes = self._in_passes(place, ends)
         if in_passes is not None:
             return in_passes
+        located = self._located(place, stage, ends)
+        if located is not None:
+            return msgspec.structs.replace(located, words=CUT)
         mine, theirs = (
             int(side.tensors.call[rows[0]]) for side, rows in zip(self._sides, ends, strict=True)
         )

@@ -17,8 +17,9 @@ from opscope.run.keys import NONE
 if TYPE_CHECKING:
     from opscope.arrays import Bools
     from opscope.compare.cause.walks import Walk
-    from opscope.compare.pair.meetings import Meetings, Names
+    from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.pair.parameters import Names
 
 MAX_STARTS = 16
 MAX_READERS = 2  # on either side, of what the other side's start reads
@@ -76,7 +77,24 @@ class StartPairs:
                 order = alike, apart, weight, shared, lasting, self._numbers(start, partner)
                 candidate = (*order, -i - j), start, partner
                 best = candidate if best is None or candidate[0] > best[0] else best
-        return (best[1], best[2]) if best is not None and best[0][3] else (mine[0], theirs[0])
+        if best is not None and best[0][3]:
+            return best[1], best[2]
+        return self._of_an_update(mine[:MAX_STARTS], theirs[:MAX_STARTS]) or (mine[0], theirs[0])
+
+    def _of_an_update(self, mine: list[int], theirs: list[int]) -> tuple[int, int] | None:
+        """The first start of a side, where that writes to a parameter, and the first of the other's
+        that makes as many numbers; None where there is none.
+        """
+        sides = self._sides
+        for number, (begun, others) in enumerate(((mine[0], theirs), (theirs[0], mine))):
+            side, other = sides[number], sides[1 - number]
+            written = [row for row in outputs_of(side, begun) if side.tensors.parameter[row]]
+            sizes = {int(side.tensors.size[row]) for row in written}
+            for partner in others:
+                made = {int(other.tensors.size[row]) for row in outputs_of(other, partner)}
+                if sizes & made:
+                    return (begun, partner) if number == 0 else (partner, begun)
+        return None
 
     def _numbers(self, *starts: int) -> int:
         """How many of two starts make numbers that are not whole: another choice, or a batch in

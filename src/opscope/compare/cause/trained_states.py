@@ -21,7 +21,7 @@ from opscope.compare.cause.what_matters import (
 )
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.common_steps import begin_late
-from opscope.compare.pair.meetings import learnt_names
+from opscope.compare.pair.parameters import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.contents import bears_identities, in_dumps
@@ -34,8 +34,9 @@ if TYPE_CHECKING:
 
     from opscope.arrays import Ints, Words
     from opscope.compare.cause.what_matters import Place
-    from opscope.compare.pair.meetings import Meetings, Names
+    from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.pair.parameters import Names
     from opscope.compare.side.columns import Side
 
     Held = tuple[Names, list[int], list[int]]  # parameters, and the rows of either side
@@ -107,6 +108,15 @@ class TrainedStates:
             for mine, theirs in [self._rows((place, stage), names)]
         )
 
+    @property
+    def mostly_compared(self) -> bool:
+        """Whether what is known of both sides is at least half of what either trains."""
+        return self.compared and all(
+            2 * sum(held.get(name, 0) for names in self._names for name in names[number])
+            >= sum(held.values())
+            for number, held in enumerate(map(_learnt_sizes, self._sides, self._learnt))
+        )
+
     @cached_property
     def _updating(self) -> set[Place]:
         """The places at which both sides write to parameters."""
@@ -158,7 +168,7 @@ class TrainedStates:
                 further = self._further((place, stage), judged, share)
                 apart = [(place, stage, rows) for rows in further]
                 if stage == PARAMETER:  # where these agree, somebody took the number back
-                    yield from scaled if apart or not judged else ()
+                    yield from () if judged and not apart else self._kept_scaled(scaled)
                 elif apart and self._scaled(judged):
                     unseen = stage == CLIPPED and in_dumps(*self._sides)
                     scaled += [] if unseen else apart
@@ -209,15 +219,33 @@ class TrainedStates:
         middle = float(np.median(told)) if len(told) else 1.0
         return abs(middle - 1) > OFF and bool((np.abs(told / middle - 1) <= ALIKE).all())
 
+    def _kept_scaled(self, scaled: list[Apart]) -> list[Apart]:
+        """Those of gradients that are all the other side's times one number in which nobody took
+        that back: where either side's are all among what the other computes, somebody did.
+        """
+        taken = set()
+        for stage in {stage for _, stage, _ in scaled}:
+            rows = [rows for _, at, rows in scaled if at == stage]
+            for number in (0, 1):
+                every = [row for pair in rows for row in pair[number]]
+                error, limit = self._meetings.error[number], self._meetings.limit[number]
+                if (error[every] <= limit[every]).all():
+                    taken.add(stage)
+        return [entry for entry in scaled if entry[1] not in taken]
+
     def _alike_clipped(self, place: Place, held: Held, share: float) -> bool:
         """Whether gradients are the same once one side has changed its own behind the backward
-        pass, as the other does within.
+        pass: as the other does within, or before it changes them, too.
         """
         names, mine, theirs = held
         clipped = self._rows((place, CLIPPED), names)
-        alone = [min(rows) >= 0 for rows in clipped]
-        final = (clipped[0], theirs) if alone[0] else (mine, clipped[1])
-        return alone[0] != alone[1] and self._error(*final) <= share * BACKWARD * self._limit(mine)
+        changed = [
+            (clipped[0], theirs) if number == 0 else (mine, clipped[1])
+            for number in (0, 1)
+            if min(clipped[number]) >= 0
+        ]
+        limit = share * BACKWARD * self._limit(mine)
+        return any(self._error(*rows) <= limit for rows in changed)
 
     def one_trains(self, place: Place, rows: Rows) -> Path | None:
         """The calls by which one side trains what the other leaves as it is, where that is all that
@@ -494,6 +522,13 @@ def _read_forward(side: Side) -> Ints:
     forward = side.in_phase("forward") & side.calls.leaf
     named = tensors.parameter & (tensors.named != 0) & ~tensors.output
     return np.flatnonzero(named & forward[tensors.call])
+
+
+def _learnt_sizes(side: Side, learnt: Words) -> dict[int, int]:
+    """The numbers of elements of parameters that get gradients, by their names."""
+    tensors = side.tensors
+    rows = np.flatnonzero(tensors.parameter & np.isin(tensors.named, learnt))
+    return dict(zip(tensors.named[rows].tolist(), tensors.size[rows].tolist(), strict=True))
 
 
 def _moves(side: Side, last: dict[tuple[Place, int, int], int]) -> Moves:

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.pair.crops import WRITTEN
-from opscope.compare.pair.meetings import first_read, learnt_names, normed
+from opscope.compare.pair.meetings import normed
+from opscope.compare.pair.parameters import first_read, learnt_names
 from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT
 from opscope.operators.catalogue import traits_of
@@ -487,9 +488,8 @@ class Walk:
         """The calls that put what a start reads in order, as a cat does: statistics do not tell
         whether it is golden's, which matters to all but what computes number by number of one.
         """
-        alone = traits_of(self._side.operator(start)).pointwise
-        alone = alone and len(inputs_of(self._side, start)) == 1
-        ordering, seen, waiting = list[int](), {start}, [] if alone else [start]
+        ordering, seen = list[int](), {start}
+        waiting = [] if self._alone(start) else [start]
         while waiting and len(ordering) < MAX_ORDERING and len(seen) < MAX_ABOVE:
             for row in inputs_of(self._side, waiting.pop(0)):
                 call = int(self._flow.producer[row])
@@ -503,6 +503,19 @@ class Walk:
                 if orders or traits.pointwise:
                     waiting.append(call)
         return ordering
+
+    def _combined_in_order(self, start: int) -> list[int]:
+        """The calls that put in order what a start computes number by number, of one: that matters
+        to the first that computes with it and with something else.
+        """
+        while self._alone(start) and (readers := self._readers.get(start)):
+            start = min(readers)
+        return self._ordering(start)
+
+    def _alone(self, call: int) -> bool:
+        """Whether a call computes number by number, of one."""
+        pointwise = traits_of(self._side.operator(call)).pointwise
+        return pointwise and len(inputs_of(self._side, call)) == 1
 
     def _views(self, start: int, read: Sequence[int]) -> list[int]:
         """The last calls that made views of what a start reads, where a reshape without its
@@ -561,6 +574,7 @@ class Walk:
         for other in starts:
             if other != start and self._is_twin(start, other):
                 region += [other, *self._following(other, read)]
+        region += self._combined_in_order(start)
         if beyond:
             after = self._following(start, None)
             region += [call for call in after if self._within(call, start)] or after[:NEAR]

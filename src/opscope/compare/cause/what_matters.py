@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.pair.meetings import first_read
+from opscope.compare.pair.parameters import first_read
 from opscope.compare.side.contents import bears_identities
 from opscope.compare.side.trained_tensors import updating
 from opscope.operators.catalogue import traits_of

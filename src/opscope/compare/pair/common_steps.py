@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.pair.meetings import first_read, kept_names
+from opscope.compare.pair.parameters import first_read, kept_names
 from opscope.compare.side.columns import MODULE
 from opscope.compare.side.contents import bears_identities
 from opscope.compare.side.trained_tensors import computing

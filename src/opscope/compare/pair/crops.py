@@ -104,19 +104,33 @@ def cuts(
 
 def at_bounds(side: Side, extreme: str, rows: Ints) -> set[int]:
     """The rows of which an extreme is as low, or as high, as some function ever gets, which tells
-    nothing of what it is given: another result of the step comes next to it, as all do behind GELU.
-    What is computed of it has the very same.
+    nothing of what it is given: another result of the step comes next to it, as all do behind GELU,
+    or one of the operator comes to the very same, which is another by its norm. What is computed of
+    it has the very same, too.
     """
-    values, place = getattr(side.tensors, extreme), placed(side, rows, np.zeros_like(rows))
-    order = np.lexsort((values[rows], place))
-    ordered, at = values[rows[order]], place[order]
+    tensors = side.tensors
+    values, place = getattr(tensors, extreme), placed(side, rows, np.zeros_like(rows))
+    ops = side.calls.op[tensors.call]
+    rows = rows[np.lexsort((ops[rows], values[rows], place))]
+    ordered, at = values[rows], placed(side, rows, np.zeros_like(rows))
+    made = tensors.output & ~side.which(side.calls.op, _hands_on)[tensors.call]
     with np.errstate(invalid="ignore"):
         apart = np.abs(np.diff(ordered))
-        near = (apart > 0) & (apart <= SHARED * np.abs(ordered[1:])) & (at[1:] == at[:-1])
+        near = (apart > 0) & (apart <= SHARED * np.abs(ordered[1:]))
+        norm = tensors.l2norm[rows]
+        other = np.abs(np.diff(norm)) > SHARED * norm[1:]
+    again = (apart == 0) & other & (np.diff(ops[rows]) == 0) & made[rows[1:]] & made[rows[:-1]]
+    shared = (near | again) & (at[1:] == at[:-1])
     beside = np.zeros(len(rows), dtype=bool)
-    beside[1:] |= near
-    beside[:-1] |= near
-    return set(rows[order[beside]].tolist())
+    beside[1:] |= shared
+    beside[:-1] |= shared
+    return set(rows[beside].tolist())
+
+
+def _hands_on(op: str) -> bool:
+    """Whether an operator computes nothing of what it is given."""
+    traits = traits_of(op)
+    return traits.idle or traits.view or traits.moves
 
 
 def cut_from_apart(side: Side, flow: Flow, apart: Bools, part: int) -> bool:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where two differently written programs hold the same: tensors that agree in value, whatever their
-shape, axes, element type or name, and parameters, also where one side has several in one.
+shape, axes, element type or name.
 
 The numbers of elements, norm, mean, minimum and maximum, which no order of elements changes, tell
 how far two tensors are apart at least.
@@ -8,7 +8,6 @@ how far two tensors are apart at least.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -22,23 +21,17 @@ from opscope.compare.pair.crops import (
     shares,
     written,
 )
-from opscope.compare.pair.levels import within_modules
 from opscope.compare.pair.passes import joined
-from opscope.compare.pair.sketches import Sketch, sketch
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.call_rows import inputs_of
-from opscope.compare.side.columns import ABSENT, MODULE, Side
-from opscope.compare.side.contents import in_dumps
+from opscope.compare.side.columns import ABSENT, Side
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
-from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import family, traits_of
-from opscope.run.hashes import distinct, mixed
+from opscope.run.hashes import mixed
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from opscope.arrays import Bools, Floats, Ints, Words
     from opscope.compare.pair.pairing import Pairing
 
@@ -48,17 +41,10 @@ CROPPED = 0.125  # of limits, in which an extreme of a part is that of the whole
 AGREEING = 128.0  # roundings that two ways to compute one thing may be apart in statistics
 COARSEST = 0.03
 FINEST = 2.0**-24  # the unit roundoff of float32
-PARTS = 64  # parameters of one side that another holds as one
-STRIDES = (1, 2, 3, 4)  # how they stand among their neighbours: weights beside biases
-EXACT = 1e-9  # of statistics of the same values, summed in another order
-SUMMED = 1e-5  # the same of dumps of other tools, which sum in float32
-DIGITS, SUMMED_DIGITS = 6, 3  # behind the first, of sums of squares in either
-LEARNT = 1e-3  # of first gradients, by which parameters of one content are told apart
 TWO = 1e-6  # of the squared span: what is between two numbers in a tensor of these alone
 VARIED = 1e-3  # of the largest, by which elements are other numbers by more than rounding
 FEW = 4  # elements that may be of two numbers by chance; how often few integers are there each
 CENTRED, SCALED = 1e-5, 1e-2  # the mean and the variance that norms leave, from 0 and 1
-MOST = 256  # of them that are looked at
 
 
 class Meetings(msgspec.Struct, frozen=True):
@@ -448,223 +434,3 @@ def _nearest(side: Side, other: Side, mine: Ints, theirs: Ints) -> tuple[Floats,
 
 def _place(side: Side, rows: Ints) -> Words:
     return placed(side, rows, side.tensors.size[rows])
-
-
-Names = tuple[tuple[int, ...], tuple[int, ...]]
-
-
-def same_parameters(target: Side, golden: Side) -> list[Names]:
-    """Parameters that hold the same when the models are first called, by the hashes of their names:
-    those of the target, those of golden; one of them, or one that holds several.
-    """
-    first = [first_read(target), first_read(golden)]
-    held = [
-        {name: sketch(side, [row]) for name, row in rows.items()}
-        for side, rows in zip((target, golden), first, strict=True)
-    ]
-    dumps = in_dumps(target, golden)
-    groups = [_alike(sketches, SUMMED_DIGITS if dumps else DIGITS) for sketches in held]
-    learnt = _gradients(target), _gradients(golden)
-    of_norms = kept_names(target, first[0]), kept_names(golden, first[1])
-    partners: list[Names] = []
-    for about, names in groups[0].items():
-        both = names, groups[1].get(about, [])
-        for own in (True, False):  # what a norm keeps begins as its weights do
-            mine, theirs = (
-                [name for name in side if (name in known) == own]
-                for side, known in zip(both, of_norms, strict=True)
-            )
-            partners.extend(_of_one_content((mine, theirs), learnt))
-    partners.extend(_joined(_without(held, partners), SUMMED if dumps else EXACT))
-    moved = [
-        {name: known[name] for name, content in side.items() if content.filled and name in known}
-        for side, known in zip(held, learnt, strict=True)
-    ]
-    return [*partners, *_joined(_without(moved, partners), LEARNT)]
-
-
-def _without(held: list[dict[int, Sketch]], partners: list[Names]) -> list[dict[int, Sketch]]:
-    """What is held of parameters that have no partner yet."""
-    settled = [{name for pair in partners for name in pair[number]} for number in (0, 1)]
-    return [
-        {name: content for name, content in side.items() if name not in gone}
-        for side, gone in zip(held, settled, strict=True)
-    ]
-
-
-def _joined(rest: list[dict[int, Sketch]], near: float) -> list[Names]:
-    """Parameters of either side that hold, within near, what several of the other do."""
-    partners: list[Names] = []
-    while True:
-        new: list[Names] = [((whole,), parts) for whole, parts in _windows(rest[0], rest[1], near)]
-        new += [(parts, (whole,)) for whole, parts in _windows(rest[1], rest[0], near)]
-        if not new:
-            return partners
-        partners.extend(new)
-        for pair in new:
-            for number in (0, 1):
-                for name in pair[number]:
-                    rest[number].pop(name, None)
-
-
-def first_read(side: Side) -> dict[int, int]:
-    """For each parameter the row in which a call inside a module first reads it; any call where the
-    program has no modules. Where these were not recorded, that in which it is last read whole until
-    a call computes with it, or with a part of it: others load it, or make room for its momentum.
-    """
-    tensors, calls = side.tensors, side.calls
-    rows = np.flatnonzero(tensors.parameter & ~tensors.output & (tensors.named != 0))
-    rows = rows[calls.leaf[tensors.call[rows]] & np.isfinite(tensors.l2norm[rows])]
-    if (calls.level == MODULE).any():
-        rows = rows[within_modules(side)[tensors.call[rows]]]
-    rows = rows[np.argsort(tensors.named[rows], kind="stable")]
-    names, begins = np.unique(tensors.named[rows], return_index=True)
-    recorded = side.run.info.coverage.modules or not len(rows)
-    at = begins if recorded else _begun_with(side, rows, begins)
-    return dict(
-        sorted(zip(names.tolist(), rows[at].tolist(), strict=True), key=lambda entry: entry[1])
-    )
-
-
-def _begun_with(side: Side, rows: Ints, begins: Ints) -> Ints:
-    """Of rows by parameters, which begin at these places, where each is last read whole until a
-    call computes with it; its first where none does.
-    """
-    tensors, at = side.tensors, np.arange(len(rows))
-    ends = np.append(begins[1:], len(rows))
-    sizes = tensors.size[rows]
-    whole = sizes == np.repeat(np.maximum.reduceat(sizes, begins), ends - begins)
-    computes = side.which(side.calls.op, _computes)[tensors.call[rows]]
-    first = np.minimum.reduceat(np.where(computes, at, len(rows)), begins)
-    last = np.maximum.accumulate(np.where(whole, at, NONE))[np.minimum(first, ends - 1)]
-    known: Ints = np.where((first < ends) & (last >= begins), last, begins)
-    return known
-
-
-def _computes(op: str) -> bool:
-    """Whether an operator reads what its inputs hold, and does not write over it."""
-    traits = traits_of(op)
-    return not (traits.idle or traits.overwrites)
-
-
-def gradient_rows(side: Side) -> Ints:
-    """The rows in which gradients of named parameters are made."""
-    tensors = side.tensors
-    return np.flatnonzero(
-        tensors.output & ~tensors.parameter & ~tensors.constant & (tensors.named != 0)
-    )
-
-
-def learnt_names(side: Side) -> Words:
-    """Names of parameters that get gradients."""
-    return distinct(side.tensors.named[gradient_rows(side)])
-
-
-def _gradients(side: Side) -> dict[int, Sketch]:
-    """The first gradient of each parameter that gets one: what else begins as zeros is a buffer."""
-    rows = gradient_rows(side)
-    names, at = np.unique(side.tensors.named[rows], return_index=True)
-    return {
-        name: sketch(side, [row])
-        for name, row in zip(names.tolist(), rows[at].tolist(), strict=True)
-    }
-
-
-def kept_names(side: Side, first: dict[int, int]) -> set[int]:
-    """Names of what is written to between its first reading and the first backward pass, as norms
-    write to the mean that they keep.
-    """
-    tensors = side.tensors
-    backward = side.in_phase("backward")
-    end = int(np.argmax(backward)) if backward.any() else len(backward)
-    written = tensors.output & tensors.parameter & computing(side)[tensors.call]
-    rows = np.flatnonzero(written & (tensors.named != 0) & (tensors.call < end))
-    names = zip(rows.tolist(), tensors.named[rows].tolist(), strict=True)
-    return {name for row, name in names if row > first.get(name, len(tensors))}
-
-
-def _of_one_content(
-    names: tuple[list[int], list[int]], learnt: tuple[dict[int, Sketch], dict[int, Sketch]]
-) -> list[Names]:
-    """Parameters of one content, as norms and biases begin with: by their first gradients where
-    those agree, else by the order in which they are read; those that get none apart.
-    """
-    if len(names[0]) == len(names[1]) == 1:
-        return [((names[0][0],), (names[1][0],))]
-    partners = _of_one_gradient(names, learnt)
-    settled = [{pair[number][0] for pair in partners} for number in (0, 1)]
-    for own in (True, False) if all(learnt) else (False,):
-        mine, theirs = (
-            [name for name in side if (name in known and all(learnt)) == own and name not in gone]
-            for side, known, gone in zip(names, learnt, settled, strict=True)
-        )
-        if len(mine) == len(theirs):
-            partners.extend(
-                ((name,), (partner,)) for name, partner in zip(mine, theirs, strict=True)
-            )
-    return partners
-
-
-def _of_one_gradient(
-    names: tuple[list[int], list[int]], learnt: tuple[dict[int, Sketch], dict[int, Sketch]]
-) -> list[Names]:
-    """Those of which the first gradients are nearest to each other, and near enough."""
-    mine, theirs = (
-        [name for name in side if name in known][:MOST]
-        for side, known in zip(names, learnt, strict=True)
-    )
-    errors = sorted(
-        (learnt[0][parameter].error(learnt[1][partner]), parameter, partner)
-        for parameter in mine
-        for partner in theirs
-    )
-    partner_of: dict[int, int] = {}
-    for error, parameter, partner in errors:
-        if error <= LEARNT and parameter not in partner_of and partner not in partner_of.values():
-            partner_of[parameter] = partner
-    return [
-        ((parameter,), (partner_of[parameter],)) for parameter in mine if parameter in partner_of
-    ]
-
-
-def _alike(sketches: dict[int, Sketch], digits: int) -> dict[tuple[float, ...], list[int]]:
-    groups: dict[tuple[float, ...], list[int]] = defaultdict(list)
-    for name, content in sketches.items():
-        squares = float(f"{content.squares:.{digits}e}")
-        least, most = (float(f"{end:.{DIGITS}e}") for end in (content.least, content.most))
-        groups[content.size, squares, least, most].append(name)
-    return groups
-
-
-def _windows(
-    wholes: dict[int, Sketch], parts: dict[int, Sketch], near: float
-) -> Iterator[tuple[int, tuple[int, ...]]]:
-    """Parameters that hold what several neighbours of the other side do together, each once: what
-    begins as a copy of another layer follows it in the order in which they are read. What is filled
-    with one number is no whole, but may be a part.
-    """
-    names, used = list(parts), set[int]()
-    for whole, held in wholes.items():
-        if held.filled:
-            continue
-        for start, stride in ((at, by) for at in range(len(names)) for by in STRIDES):
-            positions = range(start, len(names), stride)[:PARTS]
-            count = _window((parts[names[at]] for at in positions), held, near)
-            window = tuple(names[at] for at in positions[:count])
-            if window and not used.intersection(window):
-                used.update(window)
-                yield whole, window
-                break
-
-
-def _window(parts: Iterator[Sketch], whole: Sketch, near: float) -> int:
-    """How many of the parts are the whole, within near; 0: no number of them."""
-    size, total, squares = 0, 0.0, 0.0
-    for count, part in enumerate(parts, 1):
-        size, total, squares = size + part.size, total + part.total, squares + part.squares
-        if size >= whole.size:
-            scale = (whole.squares * whole.size) ** 0.5
-            alike = abs(squares - whole.squares) <= near * whole.squares
-            alike &= abs(total - whole.total) <= max(near, 1e-6) * scale
-            return count if size == whole.size and alike and count > 1 else 0
-    return 0

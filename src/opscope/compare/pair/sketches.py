@@ -61,11 +61,26 @@ class Sketch(NamedTuple):
 def sketch(side: Side, rows: Sequence[int]) -> Sketch:
     """What is known of the tensors of some rows as one."""
     tensors = side.tensors
-    size = [int(tensors.size[row]) for row in rows]
+    return together(
+        [
+            Sketch(
+                int(tensors.size[row]),
+                float(tensors.mean[row]) * int(tensors.size[row]),
+                float(tensors.l2norm[row]) ** 2,
+                float(tensors.min[row]),
+                float(tensors.max[row]),
+            )
+            for row in rows
+        ]
+    )
+
+
+def together(sketches: Sequence[Sketch]) -> Sketch:
+    """What is known of several as one."""
     return Sketch(
-        sum(size),
-        sum(float(tensors.mean[row]) * count for row, count in zip(rows, size, strict=True)),
-        sum(float(tensors.l2norm[row]) ** 2 for row in rows),
-        min(float(tensors.min[row]) for row in rows),
-        max(float(tensors.max[row]) for row in rows),
+        sum(one.size for one in sketches),
+        sum(one.total for one in sketches),
+        sum(one.squares for one in sketches),
+        min(one.least for one in sketches),
+        max(one.most for one in sketches),
     )

@@ -23,6 +23,7 @@ MOST = 12  # lines that are named
 MOST_BETWEEN = 3  # lines between two that are named, where they are of one passage
 MOST_SITES = 2
 NOT_OWN = ("<", *INSTALLED, "/lib/python3")
+Line = tuple[str, int]
 
 
 def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
@@ -42,11 +43,10 @@ def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
         for file, _, line in (source.rpartition(":") for source in sources if source)
         if line.isdigit()
     ][:MOST]
-    shown = {*named}
-    for file, lines in _beside(named):
-        more = {(file, line) for line in lines}
-        if len(shown | more) <= MOST:
-            shown |= more
+    shown = {named[0]} if named else set[Line]()
+    for lines in _further(named):
+        if len(shown | lines) <= MOST:
+            shown |= lines
     files = dict.fromkeys(file for file, _ in named)
     return [
         f"{file}:{span}"
@@ -55,11 +55,14 @@ def lines_of(side: Side, calls: Sequence[int]) -> list[str]:
     ]
 
 
-def _beside(named: Sequence[tuple[str, int]]) -> Iterator[tuple[str, range]]:
-    """Where the fault may stand though no call does: between two lines that are close, first the
-    closest, of these the nearest to where it begins: a number that is computed, a view; then behind
-    each line, where what is made of its result may be missing.
+def _further(named: Sequence[Line]) -> Iterator[set[Line]]:
+    """What is named behind the first line. Above that may stand what is missing, and the fault
+    where no call stands: between two lines that are close, first the closest, of these the nearest
+    to where it begins: a number that is computed, a view; last behind each line, where what is made
+    of its result may be missing.
     """
+    yield from (_beside(line, -1) for line in named[:1])
+    yield from ({line} for line in named[1:])
     gaps = [
         (following - line, file != named[0][0], abs(line - named[0][1]), file, line)
         for file in {file for file, _ in named}
@@ -67,9 +70,14 @@ def _beside(named: Sequence[tuple[str, int]]) -> Iterator[tuple[str, range]]:
     ]
     for apart, _, _, file, line in sorted(gaps):
         if 1 < apart <= MOST_BETWEEN + 1:
-            yield file, range(line + 1, line + apart)
-    for file, line in named:
-        yield file, range(line + 1, line + 2)
+            yield {(file, between) for between in range(line + 1, line + apart)}
+    yield from (_beside(line, 1) for line in named)
+
+
+def _beside(line: Line, step: int) -> set[Line]:
+    """The line so many further on, if there is one."""
+    file, number = line
+    return {(file, number + step)} if number + step > 0 else set()
 
 
 def call_sites(run: Run, call: Call) -> tuple[str, ...]:

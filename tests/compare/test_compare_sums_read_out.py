@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An ensemble that one program trains member by member and the other at once: one reads out the loss
+of each member, the other their mean, and how far they spread.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import torch
+from tests.compare.told_lines import marked_line, recorded, told_lines
+from torch import Tensor, nn
+from torch.func import grad_and_value, vmap
+
+import opscope
+
+MEMBERS, WIDE, BATCH, STEPS, RATE = 3, 5, 8, 4, 0.1
+
+
+def begun() -> dict[str, Tensor]:
+    """The weights of all members, one behind the other."""
+    drawn = torch.Generator().manual_seed(35)
+    sizes = {"into": (MEMBERS, WIDE, WIDE), "out": (MEMBERS, WIDE, 1)}
+    return {name: torch.randn(*size, generator=drawn) * 0.6 for name, size in sizes.items()}
+
+
+def batches() -> list[tuple[Tensor, Tensor]]:
+    drawn = torch.Generator().manual_seed(36)
+    return [
+        (torch.randn(BATCH, WIDE, generator=drawn), torch.randn(BATCH, 1, generator=drawn))
+        for _ in range(STEPS)
+    ]
+
+
+class Member(nn.Module):
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.into, self.out = (nn.Parameter(held[number].clone()) for held in begun().values())
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.tanh(x @ self.into) @ self.out
+
+
+def one_by_one(_: str) -> None:
+    members = [Member(number) for number in range(MEMBERS)]
+    trained = [torch.optim.SGD(member.parameters(), lr=RATE) for member in members]
+    for x, y in batches():
+        for member, sgd in zip(members, trained, strict=True):
+            loss = nn.functional.mse_loss(member(x), y)
+            sgd.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            sgd.step()  # golden: rate
+            loss.item()
+
+
+def at_once(fault: str) -> None:
+    weights, rate = begun(), 2 * RATE if fault == "rate" else RATE
+
+    def loss_of(held: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return (torch.tanh(x @ held["into"]) @ held["out"] - y).square().mean()
+
+    for x, y in batches():
+        grads, losses = vmap(grad_and_value(loss_of), in_dims=(0, None, None))(weights, x, y)
+        for name, held in weights.items():
+            weights[name] = held - rate * grads[name]  # target: rate
+        losses.mean().item()
+        losses.std().item()
+
+
+def test_a_metric_between_the_means_of_losses_is_nothing(tmp_path: Path) -> None:
+    target, golden = recorded(at_once, tmp_path / "run"), recorded(one_by_one, tmp_path / "old")
+    assert not opscope.compare(target, golden).document.findings
+
+
+def test_what_is_computed_otherwise_is_told(tmp_path: Path) -> None:
+    target = recorded(at_once, tmp_path / "run", "rate")
+    finding = opscope.compare(target, recorded(one_by_one, tmp_path / "old")).document.findings[0]
+    for side in ("target", "golden"):
+        assert marked_line(__file__, f"# {side}: rate") in told_lines(finding, side)
