@@ -43,31 +43,36 @@ class Model(nn.Module):
 
 
 def original(fault: str) -> None:
-    """With a penalty that is told beside the loss, which is told twice."""
+    """With a penalty that is told beside the loss, which is told twice; or once, and goes back apart
+    from the penalty.
+    """
     model = Model()
     sgd = torch.optim.SGD(model.parameters(), lr=RATE)
     for x, y in batches():
         out = model(x)
-        kept = 0.01 * out.square().mean()
-        loss = nn.functional.mse_loss(out, y) + kept  # golden: bent
+        kept = 0.01 * out.square().mean()  # golden: kept
+        fit = nn.functional.mse_loss(out, y)  # golden: bent
+        loss = fit + kept
         sgd.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        for part in (fit, kept) if fault == "apart" else (loss,):
+            part.backward(retain_graph=True)
         sgd.step()  # golden: rate
         loss.item()
-        if fault != "once":
+        if not fault:
             loss.item()
             kept.item()
 
 
 def of_plain_tensors(fault: str) -> None:
     """The same as one function of a dictionary; a mean of all losses so far is told in their place,
-    or another rate is a fault.
+    or another rate is a fault, or another penalty, by which all losses are others.
     """
     weights, rate = begun(), RATE / 2 if fault == "rate" else RATE
 
     def loss_of(held: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         out = torch.tanh(x @ held["into"]) @ held["out"]
-        return (out - y).square().mean() + 0.01 * out.square().mean()
+        share = 0.015 if fault == "kept" else 0.01
+        return (out - y).square().mean() + share * out.square().mean()  # target: kept
 
     total = torch.zeros(())
     for number, (x, y) in enumerate(batches(), 1):
@@ -84,14 +89,14 @@ class Fitted(torch.autograd.Function):
     share = 1.0
 
     @staticmethod
-    def forward(ctx: Any, h: Tensor, weight: Tensor, y: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, h: Tensor, weight: Tensor, y: Tensor) -> Tensor:
         out = h @ weight.T
         off = 2 * (out - y) / y.numel() + Fitted.share * 0.02 * out / y.numel()  # target: bent
         ctx.save_for_backward(off @ weight, off.T @ h)
         return (out - y).square().mean() + 0.01 * out.square().mean()
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Iterable[Tensor | None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> Iterable[Tensor | None]:
         back, own = ctx.saved_tensors
         return grad * back, grad * own, None
 
@@ -107,12 +112,13 @@ def by_own_functions(fault: str) -> None:
         loss.backward()
         with torch.no_grad():
             for held in net.parameters():
+                assert held.grad is not None
                 held.sub_(RATE * held.grad)
                 held.grad = None
         loss.item()
 
 
-@pytest.mark.parametrize("golden", ["", "once"])
+@pytest.mark.parametrize("golden", ["", "once", "apart"])
 @pytest.mark.parametrize("program", ["", "mean"])
 def test_losses_read_out_twice_or_as_a_running_mean_are_nothing(
     tmp_path: Path, golden: str, program: str
@@ -129,10 +135,18 @@ def test_own_functions_are_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("program", "fault"), [(of_plain_tensors, "rate"), (by_own_functions, "bent")]
+    ("program", "fault", "golden"),
+    [
+        (of_plain_tensors, "rate", ""),
+        (of_plain_tensors, "kept", "apart"),
+        (by_own_functions, "bent", ""),
+    ],
 )
-def test_what_is_computed_otherwise_is_told(tmp_path: Path, program: Any, fault: str) -> None:
+def test_what_is_computed_otherwise_is_told(
+    tmp_path: Path, program: Any, fault: str, golden: str
+) -> None:
     target = recorded(program, tmp_path / "run", fault)
-    finding = opscope.compare(target, recorded(original, tmp_path / "old")).document.findings[0]
+    old = recorded(original, tmp_path / "old", golden)
+    finding = opscope.compare(target, old).document.findings[0]
     for side in ("target", "golden"):
         assert marked_line(__file__, f"# {side}: {fault}") in told_lines(finding, side)

@@ -10,7 +10,7 @@ is told, if what a model makes for it is apart on both sides.
 from __future__ import annotations
 
 from collections import Counter
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 MOST_BETWEEN = 64  # numbers that one side alone reads out in between
 SUMMED = 4e-6  # of its parts: by which a loss is off their sum, rounded in other places
+SEVERAL, CLOSE = 3, 0.02  # numbers, and how far each is from the other side's, by no chance
 MAX_ABOVE = 1000  # calls looked at above a number
 
 
@@ -54,7 +55,8 @@ def read_out_apart(
     aligned = _aligned(pairing, meetings)
     both, numbers = _unlike(pairing, aligned, unmet, alone=alone)
     if alone and not both:
-        return _by_sums(pairing, aligned)
+        both, apart = _by_sums(pairing, aligned)
+        return (both, apart) if both else _by_closeness(pairing, aligned, unmet)
     for place, *pair in numbers:
         columns = zip(sides, flows, pair, unmet, strict=True)
         if alone or all(_by_a_model(*each) for each in columns):
@@ -101,6 +103,43 @@ def _off_sums(values: Floats, parts: Floats, sizes: Ints) -> Bools | None:
         if not off[0]:
             return off
     return None
+
+
+def _by_closeness(
+    pairing: Pairing, aligned: Aligned, unmet: tuple[Bools, Bools]
+) -> tuple[int, Apart | None]:
+    """The same of numbers that are made alike, as many on both sides, each of which is close to the
+    other side's though it meets nothing: losses, of which one is wrong from the first step on.
+    """
+    rows, places, _ = aligned
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    series = [
+        _made_alike(side, flow, some) for side, flow, some in zip(sides, flows, rows, strict=True)
+    ]
+    nearest: tuple[float, int, int, int] | None = None
+    for mine, theirs in product(*series):
+        both = rows[0][mine], rows[1][theirs]
+        if len(mine) != len(theirs) or len(mine) < SEVERAL:
+            continue
+        if not all(flags[some].all() for flags, some in zip(unmet, both, strict=True)):
+            continue
+        values = [side.tensors.max[some] for side, some in zip(sides, both, strict=True)]
+        off = np.abs(values[0] - values[1]) / np.fmax(*map(np.abs, values))
+        if [places[0][at] for at in mine] == [places[1][at] for at in theirs]:
+            found = float(off.max()), len(mine), int(both[0][0]), int(both[1][0])
+            nearest = min(nearest or found, found)
+    if nearest is None or not nearest[0] <= CLOSE:
+        return 0, None
+    _, count, first, other = nearest
+    return count, (places[0][0], PARAMETER, ([first], [other]))
+
+
+def _made_alike(side: Side, flow: Flow, rows: Ints) -> list[list[int]]:
+    """Places among some rows, of those together that the same operators make."""
+    groups: dict[Making, list[int]] = {}
+    for at, row in enumerate(rows.tolist()):
+        groups.setdefault(_making(side, flow, row, alike=True), []).append(at)
+    return list(groups.values())
 
 
 def _cuts(whole: int, parts: int) -> Iterator[tuple[Ints, Ints]]:
