@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.cause.read_out import model_numbers
+from opscope.compare.cause.read_out import CLOSE, model_numbers, off_by
 from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.records import call_records
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
-CLOSE = 0.02  # of themselves, to which several numbers are no others by chance
 MOST_PARTS = 16  # numbers that one side reads out for one of the other's
 
 
@@ -61,7 +60,7 @@ def numbers_in_common(pairing: Pairing, meetings: Meetings) -> list[Number] | No
     lines = [_by_line(side, some) for side, some in zip(sides, rows, strict=True)]
     near = meetings.limit[0][rows[0]].max(initial=0.0)
     found = [
-        (_off(mine.values, theirs.values), mine, theirs) for mine, theirs in _pairs(values, lines)
+        (off_by(mine.values, theirs.values), mine, theirs) for mine, theirs in _pairs(values, lines)
     ]
     found = [
         (off, mine, theirs)
@@ -113,14 +112,3 @@ def _series(values: Floats, line: Ints, often: int) -> Iterator[_Series]:
     if several > 1:
         yield _Series(values[turns].sum(1), turns, whole=False)
         yield _Series(values[turns].mean(1), turns, whole=False)
-
-
-def _off(mine: Floats, theirs: Floats) -> Floats:
-    """How far numbers are from others, of these and whatever their signs; 0 where both are 0, or
-    neither is a number.
-    """
-    own, others = np.abs(mine), np.abs(theirs)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        off = np.nan_to_num(np.abs(own - others) / np.fmax(own, others), nan=1.0, posinf=1.0)
-    alike: Floats = np.where((own == others) | (np.isnan(own) & np.isnan(others)), 0.0, off)
-    return alike

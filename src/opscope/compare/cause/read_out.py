@@ -38,7 +38,8 @@ if TYPE_CHECKING:
 
 MOST_BETWEEN = 64  # numbers that one side alone reads out in between
 SUMMED = 4e-6  # of its parts: by which a loss is off their sum, rounded in other places
-SEVERAL, CLOSE = 3, 0.02  # numbers, and how far each is from the other side's, by no chance
+SEVERAL = 3  # numbers that are close to the other side's by no chance
+CLOSE = 0.02  # of themselves, to which several numbers are no others by chance
 MAX_ABOVE = 1000  # calls looked at above a number
 
 
@@ -124,14 +125,25 @@ def _by_closeness(
         if not all(flags[some].all() for flags, some in zip(unmet, both, strict=True)):
             continue
         values = [side.tensors.max[some] for side, some in zip(sides, both, strict=True)]
-        off = np.abs(values[0] - values[1]) / np.fmax(*map(np.abs, values))
+        off = off_by(values[0], values[1])
         if [places[0][at] for at in mine] == [places[1][at] for at in theirs]:
             found = float(off.max()), len(mine), int(both[0][0]), int(both[1][0])
             nearest = min(nearest or found, found)
-    if nearest is None or not nearest[0] <= CLOSE:
+    if nearest is None or nearest[0] > CLOSE:
         return 0, None
     _, count, first, other = nearest
     return count, (places[0][0], PARAMETER, ([first], [other]))
+
+
+def off_by(mine: Floats, theirs: Floats) -> Floats:
+    """How far numbers are from others, of these and whatever their signs; 0 where both are 0, or
+    neither is a number.
+    """
+    own, others = np.abs(mine), np.abs(theirs)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        off = np.nan_to_num(np.abs(own - others) / np.fmax(own, others), nan=1.0, posinf=1.0)
+    alike: Floats = np.where((own == others) | (np.isnan(own) & np.isnan(others)), 0.0, off)
+    return alike
 
 
 def _made_alike(side: Side, flow: Flow, rows: Ints) -> list[list[int]]:
@@ -199,36 +211,41 @@ def _without_means(
     """Those that are made of all numbers so far on neither side, or on both: a running mean begins
     as the other's loss does.
     """
-    sides, flows = (pairing.target, pairing.golden), pairing.flows
-    run = [
-        {int(row) for row in some if _goes_on(side, flow, int(row), some)}
-        for side, flow, some in zip(sides, flows, rows, strict=True)
-    ]
+    columns = zip((pairing.target, pairing.golden), pairing.flows, rows, strict=True)
+    run = [_running(side, flow, sorted({*some.tolist()})) for side, flow, some in columns]
     return [each for each in numbers if (each[1] in run[0]) == (each[2] in run[1])]
 
 
-def _goes_on(side: Side, flow: Flow, row: int, rows: Ints) -> bool:
-    """Whether a number is made, by numbers alone, of another of some or of what that was made of
-    last.
+def _running(side: Side, flow: Flow, rows: list[int]) -> set[int]:
+    """Those of some numbers that are made, by numbers alone, of an earlier one, or of what a model
+    made for that and it was made of last.
     """
-    tensors = side.tensors
-    earlier = {int(other) for other in rows if other < row}
-    earlier |= {
-        int(above)
-        for other in earlier
-        for above in flow.source_row[inputs_of(side, int(tensors.call[other]))]
+    earliest: dict[int, int] = {}
+    for row in rows:
+        for above in (row, *_made_of(side, flow, row)):
+            if above not in earliest and _by_a_model(side, flow, above):
+                earliest[above] = row
+    return {
+        row
+        for row in rows
+        if any(earliest.get(above, row) < row for above in _numbers_above(side, flow, row))
     }
-    seen, waiting = set[int](), [row]
+
+
+def _numbers_above(side: Side, flow: Flow, row: int) -> Iterator[int]:
+    """The numbers that a number is made of, by and by, by numbers alone."""
+    seen, waiting = {row}, [row]
     while waiting and len(seen) < MAX_ABOVE:
-        at = waiting.pop()
-        for above in flow.source_row[inputs_of(side, int(tensors.call[at]))].tolist():
-            if above in seen or above < 0 or tensors.size[above] != 1:
-                continue
-            if above in earlier:
-                return True
-            seen.add(above)
-            waiting.append(above)
-    return False
+        above = [each for each in _made_of(side, flow, waiting.pop()) if each not in seen]
+        seen.update(above)
+        waiting.extend(above)
+        yield from above
+
+
+def _made_of(side: Side, flow: Flow, row: int) -> list[int]:
+    """The rows in which the numbers were written that the call which wrote a row reads."""
+    read = flow.source_row[inputs_of(side, int(side.tensors.call[row]))].tolist()
+    return [above for above in read if above >= 0 and side.tensors.size[above] == 1]
 
 
 def read_out_alike(pairing: Pairing, meetings: Meetings) -> bool | None:
