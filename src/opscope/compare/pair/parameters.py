@@ -280,21 +280,20 @@ def _windows(
     for whole, held in wholes.items():
         if held.filled:
             continue
-        windows = list[tuple[int, ...]]()
+        best: tuple[tuple[bool, float], tuple[int, ...]] | None = None
         for start, stride in ((at, by) for at in range(len(names)) for by in STRIDES):
             positions = range(start, len(names), stride)[:PARTS]
             count = _window((parts[names[at]] for at in positions), held, near)
             window = tuple(names[at] for at in positions[:count])
-            if (
-                window
-                and not used.intersection(window)
-                and not _padded(whole, window, parts, known)
-            ):
-                windows.append(window)
-        if windows:
-            best = min(windows, key=lambda window: _unlike(whole, window, known))
-            used.update(best)
-            yield whole, best
+            if not window or used.intersection(window) or _padded(whole, window, parts, known):
+                continue
+            found = _unlike(whole, window, known), window
+            best = found if best is None or found[0] < best[0] else best
+            if best[0] <= (False, LEFT):
+                break
+        if best is not None:
+            used.update(best[1])
+            yield whole, best[1]
 
 
 def _padded(
