@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.compare.told_lines import marked_line, recorded, told_lines
+from tests.compare.told_lines import fitted, marked_line, recorded, told_lines
 from torch import Tensor, nn
 from torch.func import grad_and_value
 
@@ -26,11 +26,7 @@ def begun() -> dict[str, Tensor]:
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:
-    drawn = torch.Generator().manual_seed(46)
-    return [
-        (torch.randn(BATCH, WIDE, generator=drawn), torch.randn(BATCH, WIDE, generator=drawn))
-        for _ in range(STEPS)
-    ]
+    return fitted(46, steps=STEPS, rows=BATCH, wide=WIDE, out=WIDE)
 
 
 class Model(nn.Module):

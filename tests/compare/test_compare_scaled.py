@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.compare.told_lines import marked_line, recorded, told_lines
+from tests.compare.told_lines import fitted, marked_line, recorded, told_lines
 from torch import Tensor, nn
 
 import opscope
@@ -24,11 +24,7 @@ def begun() -> list[Tensor]:
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:
-    drawn = torch.Generator().manual_seed(6)
-    return [
-        (torch.randn(BATCH, WIDE, generator=drawn), torch.randn(BATCH, WIDE, generator=drawn))
-        for _ in range(STEPS)
-    ]
+    return fitted(6, steps=STEPS, rows=BATCH, wide=WIDE, out=WIDE)
 
 
 class Model(nn.Module):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from tests.compare.told_lines import marked_line, recorded, told_lines
+from tests.compare.told_lines import fitted, marked_line, recorded, told_lines
 from torch import Tensor, nn
 from torch.func import grad_and_value, vmap
 
@@ -25,11 +25,7 @@ def begun() -> dict[str, Tensor]:
 
 
 def batches() -> list[tuple[Tensor, Tensor]]:
-    drawn = torch.Generator().manual_seed(36)
-    return [
-        (torch.randn(BATCH, WIDE, generator=drawn), torch.randn(BATCH, 1, generator=drawn))
-        for _ in range(STEPS)
-    ]
+    return fitted(36, steps=STEPS, rows=BATCH, wide=WIDE, out=1)
 
 
 class Member(nn.Module):

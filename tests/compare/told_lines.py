@@ -12,7 +12,7 @@ from torch import Tensor
 import opscope
 from opscope.run.finding import Finding
 
-Labelled = tuple[Tensor, Tensor]  # rows and their labels
+Labelled = tuple[Tensor, Tensor]  # rows, and their labels or what is to be made of them
 
 
 def recorded(program: Callable[[str], None], to: Path, fault: str = "") -> Path:
@@ -30,6 +30,15 @@ def labelled(seed: int, *, steps: int, size: tuple[int, int], classes: int) -> l
             torch.randn(*size, generator=drawn),
             torch.randint(classes, size[:1], generator=drawn),
         )
+        for _ in range(steps)
+    ]
+
+
+def fitted(seed: int, *, steps: int, rows: int, wide: int, out: int) -> list[Labelled]:
+    """Batches of rows, and as many rows of numbers that a model is to make of them."""
+    drawn = torch.Generator().manual_seed(seed)
+    return [
+        (torch.randn(rows, wide, generator=drawn), torch.randn(rows, out, generator=drawn))
         for _ in range(steps)
     ]
 

@@ -75,8 +75,7 @@ def _by_sums(pairing: Pairing, aligned: Aligned) -> tuple[int, Apart | None]:
     if not len(rows[few]) or len({*places[0], *places[1]}) > 1:
         return 0, None
     sides, flow = (pairing.target, pairing.golden), pairing.flows[few]
-    makings = [_making(sides[few], flow, row, alike=True) for row in rows[few].tolist()]
-    like_first = np.array([making == makings[0] for making in makings])
+    like_first = np.isin(np.arange(len(rows[few])), _made_alike(sides[few], flow, rows[few])[0])
     for chosen in (np.ones_like(like_first), like_first):  # one may read out metrics in between
         whole, parts = rows[few][chosen], rows[1 - few]
         for order, sizes in _cuts(len(whole), len(parts)):

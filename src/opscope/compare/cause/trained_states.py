@@ -183,11 +183,12 @@ class TrainedStates:
         """
         if not in_dumps(*self._sides):
             return False
-        met = [
-            self._meetings.error[number][rows] <= self._meetings.limit[number][rows]
-            for number, rows in enumerate((mine, theirs))
-        ]
-        return bool(met[0].all() and met[1].all())
+        return self._met(0, mine) and self._met(1, theirs)
+
+    def _met(self, number: int, rows: list[int]) -> bool:
+        """Whether all of these rows of a side agree with something of the other."""
+        error, limit = self._meetings.error[number][rows], self._meetings.limit[number][rows]
+        return bool((error <= limit).all())
 
     def faint(self, apart: list[Apart], start: int) -> bool:
         """Whether all that is apart begins with gradients that are so by little more than their
@@ -223,14 +224,12 @@ class TrainedStates:
         """Those of gradients that are all the other side's times one number in which nobody took
         that back: where either side's are all among what the other computes, somebody did.
         """
-        taken = set()
-        for stage in {stage for _, stage, _ in scaled}:
-            rows = [rows for _, at, rows in scaled if at == stage]
-            for number in (0, 1):
-                every = [row for pair in rows for row in pair[number]]
-                error, limit = self._meetings.error[number], self._meetings.limit[number]
-                if (error[every] <= limit[every]).all():
-                    taken.add(stage)
+        taken = {
+            stage
+            for stage in {stage for _, stage, _ in scaled}
+            for number in (0, 1)
+            if self._met(number, _ends(scaled, number, stage))
+        }
         return [entry for entry in scaled if entry[1] not in taken]
 
     def _alike_clipped(self, place: Place, held: Held, share: float) -> bool:
@@ -499,6 +498,11 @@ class TrainedStates:
             self._error([row], [other]) <= BACKWARD * self._limit([row])
             for row, other in zip(mine, theirs, strict=True)
         )
+
+
+def _ends(apart: list[Apart], number: int, stage: int) -> list[int]:
+    """The rows of a side of what is apart at a stage."""
+    return [row for _, at, rows in apart if at == stage for row in rows[number]]
 
 
 def _before_copies(side: Side) -> dict[int, int]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.side.call_rows import inputs_of, outputs_of
+from opscope.compare.side.call_rows import computes_nothing, inputs_of, outputs_of
 from opscope.compare.side.columns import ABSENT
 from opscope.operators.catalogue import traits_of
 from opscope.run.hashes import mixed
@@ -111,9 +111,10 @@ def at_bounds(side: Side, extreme: str, rows: Ints) -> set[int]:
     tensors = side.tensors
     values, place = getattr(tensors, extreme), placed(side, rows, np.zeros_like(rows))
     ops = side.calls.op[tensors.call]
-    rows = rows[np.lexsort((ops[rows], values[rows], place))]
-    ordered, at = values[rows], placed(side, rows, np.zeros_like(rows))
-    made = tensors.output & ~side.which(side.calls.op, _hands_on)[tensors.call]
+    order = np.lexsort((ops[rows], values[rows], place))
+    rows, at = rows[order], place[order]
+    ordered = values[rows]
+    made = tensors.output & ~side.which(side.calls.op, computes_nothing)[tensors.call]
     with np.errstate(invalid="ignore"):
         apart = np.abs(np.diff(ordered))
         near = (apart > 0) & (apart <= SHARED * np.abs(ordered[1:]))
@@ -125,12 +126,6 @@ def at_bounds(side: Side, extreme: str, rows: Ints) -> set[int]:
     beside[1:] |= shared
     beside[:-1] |= shared
     return set(rows[beside].tolist())
-
-
-def _hands_on(op: str) -> bool:
-    """Whether an operator computes nothing of what it is given."""
-    traits = traits_of(op)
-    return traits.idle or traits.view or traits.moves
 
 
 def cut_from_apart(side: Side, flow: Flow, apart: Bools, part: int) -> bool:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from opscope.compare.pair.sketches import Sketch, sketch
-from opscope.compare.side.call_rows import inputs_of, outputs_of
+from opscope.compare.side.call_rows import computes_nothing, inputs_of, outputs_of
 from opscope.compare.side.columns import MODULE
 from opscope.compare.side.records import tensor_records
 from opscope.compare.side.tokens import bare_module
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints, Words
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
-    from opscope.operators.traits import Traits
 
 
 class Site(NamedTuple):
@@ -83,7 +82,7 @@ class Wholes:
     @cached_property
     def _moved(self) -> Bools:
         """Calls that compute nothing: a gradient of all is cut to the part of a rank so."""
-        return self.side.which(self.side.calls.op, lambda op: _moves(traits_of(op)))
+        return self.side.which(self.side.calls.op, computes_nothing)
 
     @cached_property
     def _view(self) -> Bools:
@@ -347,10 +346,6 @@ class Wholes:
             return read
         lists = read[: len(read) // length * length]  # numbers come behind the lists
         return lists[own.index(row) :: length]
-
-
-def _moves(traits: Traits) -> bool:
-    return traits.idle or traits.view or traits.moves
 
 
 def _by_place(rows: dict[tuple[int, str, int], int]) -> Held:

@@ -54,6 +54,12 @@ def places_of(side: Side, rows: Ints) -> list[tuple[int, int]]:
     return list(zip(side.calls.rank[calls].tolist(), side.calls.step[calls].tolist(), strict=True))
 
 
+def computes_nothing(op: str) -> bool:
+    """Whether an operator computes nothing of what it is given."""
+    traits = traits_of(op)
+    return traits.idle or traits.view or traits.moves
+
+
 def handed_on(side: Side, call: int) -> int:
     """The row of what a call only hands on, a view or a copy of it; NONE for any other call."""
     rows = inputs_of(side, call) if traits_of(side.operator(call)).idle else []
