@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Few of many parameters that decay on one side alone: the update that lets them is told, though an
-optimizer may move a few of them otherwise by rounding.
+optimizer may move a few of them otherwise by rounding; and the line at which others decay.
 """
 
 from __future__ import annotations
@@ -79,6 +79,40 @@ def ported(fault: str) -> None:
         optimizer.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()  # target
+
+
+def by_hand(fault: str) -> None:
+    """An optimizer written out, which lets those decay of which it knows the names."""
+    model = Ported()
+    held = dict(model.named_parameters())
+    plain = {"norm.weight", "projections.3.weight"} if fault else {"norm.weight"}
+    first, second = ({name: torch.zeros_like(value) for name, value in held.items()} for _ in "ab")
+    for number, x in enumerate(batches(), 1):
+        loss = ((model(x) - 1) ** 4).sum() / x.numel()
+        grads = torch.autograd.grad(loss, [*held.values()])
+        with torch.no_grad():
+            for (name, value), grad in zip(held.items(), grads, strict=True):
+                if name not in plain:
+                    value.mul_(1 - RATE * 0.5)  # others
+                first[name] = 0.9 * first[name] + 0.1 * grad
+                second[name] = 0.999 * second[name] + 0.001 * grad * grad
+                root = (second[name] / (1 - 0.999**number)).sqrt() + 1e-4
+                value.sub_(RATE / (1 - 0.9**number) * first[name] / root)
+
+
+@pytest.mark.parametrize("fault", ["", "left out"])
+def test_where_others_decay_is_told_of_a_parameter_that_does_not(
+    tmp_path: Path, fault: str
+) -> None:
+    target, golden = recorded(by_hand, tmp_path / "a", fault), recorded(original, tmp_path / "b")
+    document = opscope.compare(target, golden).document
+    if not fault:
+        assert (document.verdict, document.findings) == ("clean", ())
+        return
+    (told,) = document.findings
+    assert told.step == 0
+    assert marked_line(__file__, "# others") in told_lines(told, "target")
+    assert marked_line(__file__, "# golden") in told_lines(told, "golden")
 
 
 @pytest.mark.parametrize("fault", ["", "decayed"])

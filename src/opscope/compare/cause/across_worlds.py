@@ -34,16 +34,12 @@ ROOTED = 1e-2  # the same of TensorFlow's, of which one adds its epsilon below a
 
 
 def rounded_rate(sides: Sides, rows: Rows) -> float:
-    """How far apart a parameter may be, to its scale, since one side is of another world, whose
-    optimizers work out their rates in float32 (one less 0.999 to some power): by so much of what
-    is added.
+    """How far apart a parameter of two worlds may be, to its scale, since optimizers of one work
+    out their rates in float32 (one less 0.999 to some power): by so much of what is added.
     """
     worlds = [spelling(side) for side in sides]
-    added = 0.0
-    if worlds_apart(*sides):
-        shown = worlds.index(JAX) if JAX in worlds else int(worlds[0] in STAGED)
-        adds = _added if JAX in worlds else _moved
-        added = adds(sides[shown], rows[shown])
+    shown = worlds.index(JAX) if JAX in worlds else int(worlds[0] in STAGED)
+    added = (_added if JAX in worlds else _moved)(sides[shown], rows[shown])
     return (ROOTED if TENSORFLOW in worlds else RATE) * min(1.0, added)
 
 

@@ -78,13 +78,13 @@ class EarlierSteps:
 
     def even(self, starts: Starts) -> bool:
         """Whether two calls behind the backward pass make rounding of roundings: none is steep, as
-        a quotient is, or writes to a parameter.
+        a quotient is, or writes to a parameter what it makes of more than that.
         """
         columns = zip(self._sides, starts, strict=True)
         return self.update(starts) and all(
             traits_of(family(side.operator(call)).removeprefix("_foreach_")).error != "steep"
             and side.words.get(int(side.calls.phase[call])) != "backward"
-            and not side.tensors.parameter[outputs_of(side, call)].any()
+            and not (side.tensors.parameter[outputs_of(side, call)].any() and _of_more(side, call))
             for side, call in columns
         )
 
@@ -135,6 +135,11 @@ class EarlierSteps:
         while source >= 0 and (read := handed_on(side, int(side.tensors.call[source]))) != NONE:
             source = int(sources[read])
         return source
+
+
+def _of_more(side: Side, call: int) -> bool:
+    """Whether a call reads several tensors."""
+    return len(inputs_of(side, call)) > 1
 
 
 def _first_backward(side: Side) -> dict[int, int]:

@@ -55,9 +55,9 @@ def read_out_apart(
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     aligned = _aligned(pairing, meetings)
     both, numbers = _unlike(pairing, aligned, unmet, alone=alone)
-    if alone and not both:
+    if not both:
         both, apart = _by_sums(pairing, aligned)
-        return (both, apart) if both else _by_closeness(pairing, aligned, unmet)
+        return (both, apart) if both or not alone else _by_closeness(pairing, aligned, unmet)
     for place, *pair in numbers:
         columns = zip(sides, flows, pair, unmet, strict=True)
         if alone or all(_by_a_model(*each) for each in columns):
@@ -72,14 +72,17 @@ def _by_sums(pairing: Pairing, aligned: Aligned) -> tuple[int, Apart | None]:
     """
     rows, places, _ = aligned
     few = int(len(rows[0]) > len(rows[1]))
-    if not len(rows[few]) or len({*places[0], *places[1]}) > 1:
+    if not len(rows[few]):
         return 0, None
     sides, flow = (pairing.target, pairing.golden), pairing.flows[few]
     like_first = np.isin(np.arange(len(rows[few])), _made_alike(sides[few], flow, rows[few])[0])
     for chosen in (np.ones_like(like_first), like_first):  # one may read out metrics in between
         whole, parts = rows[few][chosen], rows[1 - few]
+        at = [each for each, taken in zip(places[few], chosen.tolist(), strict=True) if taken]
         for order, sizes in _cuts(len(whole), len(parts)):
-            if not like_first[chosen][sizes > 1].all():
+            owners = np.repeat(np.arange(len(whole)), sizes).tolist()
+            within = [at[each] for each in owners] == [places[1 - few][each] for each in order]
+            if not (within and like_first[chosen][sizes > 1].all()):
                 continue
             read = sides[1 - few].tensors.max[parts[order]]
             off = _off_sums(sides[few].tensors.max[whole], read, sizes)
@@ -87,7 +90,7 @@ def _by_sums(pairing: Pairing, aligned: Aligned) -> tuple[int, Apart | None]:
                 first = int(np.argmax(off))
                 group = np.split(parts[order], np.cumsum(sizes)[:-1])[first]
                 ends = [[int(whole[first])], group.tolist()]
-                unlike = places[0][0], PARAMETER, (ends[few], ends[1 - few])
+                unlike = at[first], PARAMETER, (ends[few], ends[1 - few])
                 return int((~off).sum()), unlike if off.any() else None
     return 0, None
 

@@ -3,11 +3,22 @@
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.cause.start_pairs import one_family
+from opscope.compare.pair.arguments import difference_of
+from opscope.compare.side.call_rows import inputs_of
+from opscope.run.hashes import mixed
+from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from opscope.compare.cause.start_pairs import StartPairs
     from opscope.compare.cause.walks import Walk
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
 
 
 def regions_of(
@@ -42,3 +53,42 @@ def regions_of(
 def with_calls(regions: list[tuple[int, ...]], *calls: tuple[int, ...]) -> list[tuple[int, ...]]:
     """Regions with calls more of either side, behind their starts."""
     return [(some[0], *more, *some[1:]) for some, more in zip(regions, calls, strict=True)]
+
+
+def updated_alike(pairing: Pairing, starts: tuple[int, int], number: int) -> tuple[int, ...]:
+    """The first call by which a side does to another parameter in the step what the other's start
+    does to one: this one it leaves out, as of a group that decays. None where its own start does
+    the same.
+    """
+    side, other = (pairing.target, pairing.golden)[:: 1 if number == 0 else -1]
+    if not _parameters(other, starts[1 - number]):
+        return ()
+    calls, start = side.calls, starts[number]
+    if _alike(pairing, starts, number, start):
+        return ()
+    step = np.flatnonzero(calls.leaf & (calls.step == calls.step[start]))
+    step = step[(calls.rank[step] == calls.rank[start]) & (step > _gone_back(side, start))]
+    _, first = np.unique(mixed(calls.op[step], calls.args[step]), return_index=True)
+    doing = (
+        call
+        for call in step[np.sort(first)].tolist()
+        if _parameters(side, call) and _alike(pairing, starts, number, call)
+    )
+    return tuple(islice(doing, 1))
+
+
+def _alike(pairing: Pairing, starts: tuple[int, int], number: int, call: int) -> bool:
+    """Whether a call of a side is of the operator of the other's start, with its arguments."""
+    mine, theirs = (call, starts[1]) if number == 0 else (starts[0], call)
+    return one_family(pairing, mine, theirs) and not difference_of(pairing, mine, theirs)
+
+
+def _gone_back(side: Side, call: int) -> int:
+    """The last call of a backward pass before a call, NONE where there is none."""
+    passes = np.flatnonzero(side.in_phase("backward")[:call])
+    return int(passes[-1]) if len(passes) else NONE
+
+
+def _parameters(side: Side, call: int) -> list[int]:
+    """The rows of parameters that a call reads."""
+    return [row for row in inputs_of(side, call) if side.tensors.parameter[row]]

@@ -25,7 +25,7 @@ from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.partings import Parting
 from opscope.compare.cause.penalties import without_penalties
 from opscope.compare.cause.read_out import read_out_apart
-from opscope.compare.cause.region_calls import regions_of, with_calls
+from opscope.compare.cause.region_calls import regions_of, updated_alike, with_calls
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.shared_results import SharedResults
 from opscope.compare.cause.start_pairs import StartPairs, one_family
@@ -182,6 +182,9 @@ class Regions:
         apart = self._results.borne_out(apart, self.unmet)
         if not apart:
             return self._by_left_states() or self._by_read_out()
+        place, stage, _ = min(apart, key=lambda entry: entry[:2])
+        if stage == GRADIENT and place in self._results.cut and (lost := self._lost_at(place)):
+            return lost
         parting = self._followed_back(apart)
         if parting and self._results.may_be_metrics(parting.start, apart):
             return self._by_left_states()
@@ -351,6 +354,13 @@ class Regions:
         parting = self._located(*apart) if apart else None
         return self._carried_back(parting, []) if parting else None
 
+    def _lost_at(self, place: Place) -> Parting | None:
+        """Where gradients of a batch that is cut part, the loss behind them that both read out, if
+        it is not the same.
+        """
+        _, apart = read_out_apart(self.pairing, self.meetings, self.unmet, alone=True)
+        return self._located(*apart) if apart and apart[0] <= place else None
+
     def _before_results(self, apart: list[Apart]) -> list[Apart]:
         """What of a step comes before any result that is apart, all of it where nothing does: an
         optimizer may step before another loss is computed.
@@ -437,12 +447,20 @@ class Regions:
         return TrainedStates(self.pairing, self.meetings, self.names)
 
     def _alone(self, place: Place) -> bool:
-        """Whether parameters that both sides have get gradients on one side alone."""
-        graded = [
-            [all((place, GRADIENT, name) in known for name in some) for some in sides]
-            for known, sides in zip(self._states.last, zip(*self.names, strict=True), strict=True)
-        ]
-        return graded[0] != graded[1]
+        """Whether parameters that both sides have get gradients on one side alone; what is written
+        to there gets one, known or not.
+        """
+        for names in self.names:
+            graded, written = (
+                [
+                    all((place, stage, name) in known for name in some)
+                    for known, some in zip(self._states.last, names, strict=True)
+                ]
+                for stage in (GRADIENT, PARAMETER)
+            )
+            if graded[0] != graded[1] and written[0] != written[1]:
+                return True
+        return False
 
     def _limited(self, number: int, stage: int) -> Bools:
         """What does not meet by the limits for tensors before a stage."""
@@ -553,6 +571,9 @@ class Regions:
         if stage == GRADIENT and both and not pairs.comparable(mine, theirs):
             path = branching(self.pairing, self.meetings, self._vague[0], place)
             regions = with_calls(regions, (path.mine,), (path.theirs,)) if path else regions
+        if stage == PARAMETER and both:
+            alike_updates = (updated_alike(self.pairing, (mine, theirs), side) for side in (0, 1))
+            regions = with_calls(regions, *alike_updates)
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
             place,

@@ -25,12 +25,13 @@ from opscope.compare.pair.parameters import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, places_of
 from opscope.compare.side.contents import bears_identities, in_dumps
+from opscope.compare.side.lowering import worlds_apart
 from opscope.judge.operators import is_per_element
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from opscope.arrays import Ints, Words
     from opscope.compare.cause.what_matters import Place
@@ -70,6 +71,7 @@ class TrainedStates:
         self._pairing, self._meetings, self._names = pairing, meetings, names
         self._sides = pairing.target, pairing.golden
         self._drifts_from = drifts_from(self._sides, meetings)
+        self._across = worlds_apart(*self._sides)
         self._rounded = ROUNDINGS * meetings.unit if meetings.coarse else ROUNDED
 
     @cached_property
@@ -153,8 +155,9 @@ class TrainedStates:
                     for mine, theirs in [self._rows((place, stage), names)]
                     if min(*mine, *theirs) >= 0
                 ]
+                floor = 0.0
                 if stage != PARAMETER:
-                    reach = max(map(self._reach, held), default=0.0)
+                    reach = max((self._reach(entry[1:]) for entry in held), default=0.0)
                     reach = max(reach, self._largest_gradient.get(place, 0.0))
                     floor = self._rounded * reach
                     nothing |= {entry[0] for entry in held if self._least(entry) <= floor}
@@ -166,13 +169,19 @@ class TrainedStates:
                 if stage != PARAMETER and place[1] >= self._drifts_from:
                     continue
                 further = self._further((place, stage), judged, share)
-                apart = [(place, stage, rows) for rows in further]
+                apart = [
+                    (place, stage, rows)
+                    for rows in further
+                    if self._error(*rows) * self._reach(rows) > floor
+                ]
                 if stage == PARAMETER:  # where these agree, somebody took the number back
                     yield from () if judged and not apart else self._kept_scaled(scaled)
-                elif apart and self._scaled(judged):
+                elif apart and self._scaled(entry[1:] for entry in judged):
                     unseen = stage == CLIPPED and in_dumps(*self._sides)
                     scaled += [] if unseen else apart
                     continue
+                elif 2 * len(apart) < len(judged):  # of one loss among several, times a number
+                    apart = [entry for entry in apart if not self._scaled([entry[2]])]
                 yield from apart
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
@@ -207,13 +216,13 @@ class TrainedStates:
             and all(self._error(*rows) <= FAINT * self._limit(rows[0]) for rows in graded)
         )
 
-    def _scaled(self, judged: list[Held]) -> bool:
+    def _scaled(self, judged: Iterable[Rows]) -> bool:
         """Whether gradients are all the other side's times one number: of a loss that is divided by
         the number of passes, or clipped (in dumps where no call shows it).
         """
         factors = [
             factor
-            for _, mine, theirs in judged
+            for mine, theirs in judged
             for factor in sketch(self._sides[0], mine).factors(sketch(self._sides[1], theirs))
         ]
         told = np.array([factor for factor in factors if factor != 1])
@@ -390,10 +399,9 @@ class TrainedStates:
                 largest[place] = max(largest.get(place, 0.0), most)
         return largest
 
-    def _reach(self, held: Held) -> float:
-        return max(
-            sketch(side, rows).reach for side, rows in zip(self._sides, held[1:], strict=True)
-        )
+    def _reach(self, rows: Rows) -> float:
+        """The largest magnitude that either side holds."""
+        return max(sketch(side, some).reach for side, some in zip(self._sides, rows, strict=True))
 
     def _least(self, held: Held) -> float:
         return min(
@@ -408,6 +416,10 @@ class TrainedStates:
     def _limit(self, mine: list[int]) -> float:
         return max(float(self._meetings.limit[0][row]) for row in mine)
 
+    def _rounded_rate(self, rows: Rows) -> float:
+        """By how much parameters may be apart since one side is of another world."""
+        return rounded_rate(self._sides, rows) if self._across else 0.0
+
     def _further(self, at: tuple[Place, int], judged: list[Held], share: float) -> list[Rows]:
         """The rows of what is apart at a place and stage by more than a share of its limit."""
         place, stage = at
@@ -417,7 +429,7 @@ class TrainedStates:
             if not self._elsewhere(mine, theirs)
             if self._error(mine, theirs)
             > (
-                share * self._limit(mine) + rounded_rate(self._sides, (mine, theirs))
+                share * self._limit(mine) + self._rounded_rate((mine, theirs))
                 if stage == PARAMETER
                 else share * BACKWARD * self._limit(mine)
             )

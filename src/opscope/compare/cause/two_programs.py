@@ -23,11 +23,17 @@ from opscope.compare.cause.written_otherwise import (
     written_in_part,
     written_otherwise,
 )
-from opscope.compare.pair.common_steps import in_common_steps, no_steps, same_steps
+from opscope.compare.pair.common_steps import (
+    in_common_steps,
+    in_one_step,
+    no_steps,
+    same_steps,
+)
+from opscope.compare.pair.parameters import same_parameters
 from opscope.compare.side.bridges import bridged
 from opscope.compare.side.contents import bears_identities, in_dumps, told_by_contents
 from opscope.compare.side.loaded_weights import with_weights
-from opscope.compare.side.trained_tensors import with_trained_names
+from opscope.compare.side.trained_tensors import names_parameters, with_trained_names
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools
@@ -54,7 +60,7 @@ def judged(
     otherwise = written_otherwise(pairing)
     if not (otherwise or written_in_part(pairing)):
         return pairing, causes
-    common = without_scales(in_common_steps(_with_gradients(pairing)))
+    common = without_scales(_in_steps(pairing))
     if otherwise and no_steps(common):
         return msgspec.structs.replace(pairing, by_regions=True, until=NOTHING), []
     regions = Regions(common, exceeds)
@@ -88,15 +94,30 @@ def _missing_there(causes: list[Cause], parting: Parting) -> list[Cause]:
     ]
 
 
-def _with_gradients(pairing: Pairing) -> Pairing:
+def _in_steps(pairing: Pairing) -> Pairing:
+    """The pairing in steps that both have, with names for what is trained; without those of what a
+    program computes anew where none is a parameter of both, or the two do not train in as many
+    steps: which of its gradients and states are the other's is not known then.
+    """
+    named = _with_gradients(pairing, anew=True)
+    common = in_common_steps(named)
+    if all(map(names_parameters, (pairing.target, pairing.golden))):
+        return common or in_one_step(named)
+    if common is None or not same_parameters(common.target, common.golden):
+        named = _with_gradients(pairing, anew=False)
+        common = in_common_steps(named)
+    return common or in_one_step(named)
+
+
+def _with_gradients(pairing: Pairing, *, anew: bool) -> Pairing:
     """The pairing with names for what is trained and its gradients, and backward passes that go
-    through calls that were not recorded.
+    through calls that were not recorded. anew: also for what is computed anew.
     """
     told = [
         told_by_contents(side, flow)
         for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
     ]
-    target, golden = (with_trained_names(side, flow) for side, flow in told)
+    target, golden = (with_trained_names(side, flow, anew=anew) for side, flow in told)
     if infer(pairing):
         target, golden = with_weights((target, golden), (told[0][1], told[1][1]))
     mine, theirs = (

@@ -616,7 +616,9 @@ class Walk:
         return alike and self.order(start) == self.order(other)
 
     def _following(self, start: int, read: set[int] | None) -> list[int]:
-        """The calls that compute from a start, without those that read other parameters."""
+        """The calls that compute from a start, without those that read other parameters; with the
+        first of these where none were read, as by what prepares data for a layer.
+        """
         reached, following = {start}, list[int]()
         phase = self._side.calls.phase
         for call in sorted(self._above):
@@ -624,6 +626,7 @@ class Walk:
             if call > start and self._above[call] & reached and later:
                 names = self._names(call)
                 if read is not None and names and not names & read:
+                    following += [] if read else [call]
                     continue
                 reached.add(call)
                 following.append(call)

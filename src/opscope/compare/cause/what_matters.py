@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.parameters import first_read
+from opscope.compare.side.call_rows import places_of, updating
 from opscope.compare.side.contents import bears_identities
-from opscope.compare.side.trained_tensors import updating
 from opscope.operators.catalogue import traits_of
 
 if TYPE_CHECKING:
@@ -25,8 +25,9 @@ FINER = 0.125  # of the limits, where a difference that is sure is followed
 
 
 def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
-    """The row of the last gradient of each parameter, if need be as an optimizer reads it, and of
-    the last content that it was given after a model read it (before, it is loaded; a buffer may be
+    """The row of the last gradient of each parameter, if need be as an optimizer reads it (of what
+    is made behind its last update in a step, where there is one, no parameter comes), and of the
+    last content that it was given after a model read it (before, it is loaded; a buffer may be
     bound anew; a view gives it none, a part of it is none, nor is a flat tensor that it is part
     of), by place, stage, name.
     """
@@ -56,16 +57,13 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
     # what an optimizer reads may be clipped, where nobody shows by whom
     graded = backward | (unseen[rows] & bears_identities(side))
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(graded, GRADIENT, CLIPPED))
+    named = tensors.named[rows].tolist()
+    entries = [*zip(places_of(side, rows), stages.tolist(), named, rows.tolist(), strict=True)]
+    last = {(place, name): row for place, stage, name, row in entries if stage == PARAMETER}
     return {
-        ((rank, step), stage, name): row
-        for rank, step, stage, name, row in zip(
-            calls.rank[owner].tolist(),
-            calls.step[owner].tolist(),
-            stages.tolist(),
-            tensors.named[rows].tolist(),
-            rows.tolist(),
-            strict=True,
-        )
+        (place, stage, name): row
+        for place, stage, name, row in entries
+        if stage == PARAMETER or row < last.get((place, name), len(tensors))
     }
 
 

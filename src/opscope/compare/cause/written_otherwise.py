@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.common_steps import begin_late
+from opscope.compare.side.call_rows import computing
 from opscope.compare.side.contents import (
     bears_identities,
     begins_backward,
@@ -18,7 +19,6 @@ from opscope.compare.side.contents import (
 )
 from opscope.compare.side.lowering import worlds_apart
 from opscope.compare.side.records import call_records
-from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import family
 
 if TYPE_CHECKING:

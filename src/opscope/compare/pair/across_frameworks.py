@@ -18,9 +18,9 @@ from opscope.compare.pair.pairing import Between, Pairing
 from opscope.compare.pair.renaming import naming
 from opscope.compare.pair.slots import slotted
 from opscope.compare.pair.tensors import pair_rows
+from opscope.compare.side.call_rows import computing
 from opscope.compare.side.lowering import OPTIMIZERS, Lowered, fused_words, lowered, worlds_apart
 from opscope.compare.side.tokens import bare_module, tokens_of
-from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
 

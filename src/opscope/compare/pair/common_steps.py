@@ -5,31 +5,34 @@ a recorder no step.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
 from opscope.compare.pair.parameters import first_read, kept_names
+from opscope.compare.side.call_rows import computing, inputs_of
 from opscope.compare.side.columns import MODULE
-from opscope.compare.side.contents import bears_identities
-from opscope.compare.side.trained_tensors import computing
+from opscope.compare.side.contents import bears_identities, differentiated
+from opscope.operators.catalogue import traits_of
 from opscope.run.hashes import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from opscope.arrays import Ints
+    from opscope.arrays import Bools, Ints
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
+    from opscope.compare.side.producers import Flow
 
 
-def in_common_steps(pairing: Pairing) -> Pairing:
+def in_common_steps(pairing: Pairing) -> Pairing | None:
     """The pairing as it is where the two train in the same steps, or not at all and each in models.
     Else, and where one alone has other steps (an evaluation behind an optimizer's last step),
-    with a step for each update of the parameters, or without steps behind the last that trains; and
-    with all in one step where the two do not train in as many. Without common steps where some of
-    a run were not recorded or not kept, and the two do not train in the same.
+    with a step for each update of the parameters, or for each round of them, or without steps
+    behind the last that trains; None where the two do not train in as many. Without common steps
+    where some of a run were not recorded or not kept, and the two do not train in the same.
     """
     sides = pairing.target, pairing.golden
     trained = _trained_steps(sides[0]), _trained_steps(sides[1])
@@ -42,11 +45,18 @@ def in_common_steps(pairing: Pairing) -> Pairing:
     if alike:
         others = (_counted(pairing, steps) for steps in (_by_updates, _without_steps_behind))
         return next(filter(same_steps, others), pairing)
-    recounted = _counted(pairing, _by_updates)
-    mine, theirs = map(_trained_steps, (recounted.target, recounted.golden))
-    if not shown or mine != theirs:
-        return _counted(pairing, lambda side: np.zeros_like(side.calls.step))
-    return recounted if same_steps(recounted) else _counted(recounted, _without_steps_behind)
+    if not shown:
+        return in_one_step(pairing)
+    counts = (_counted(pairing, steps) for steps in (_by_updates, _by_rounds))
+    recounted = next(filter(_trained_alike, counts), None)
+    if recounted is None or same_steps(recounted):
+        return recounted
+    return _counted(recounted, _without_steps_behind)
+
+
+def in_one_step(pairing: Pairing) -> Pairing:
+    """The pairing with all that either side computes in one step."""
+    return _counted(pairing, lambda side, _: np.zeros_like(side.calls.step))
 
 
 def _lacks_steps(side: Side) -> bool:
@@ -75,7 +85,7 @@ def _apart(pairing: Pairing) -> Pairing:
     """The pairing without common steps: the target's are counted on behind golden's."""
     behind = int(pairing.golden.calls.step.max(initial=0)) + 1
     return _counted(
-        pairing, lambda side: side.calls.step + (behind if side is pairing.target else 0)
+        pairing, lambda side, _: side.calls.step + (behind if side is pairing.target else 0)
     )
 
 
@@ -98,26 +108,31 @@ def no_steps(pairing: Pairing) -> bool:
     return not mine & theirs
 
 
+def _trained_alike(pairing: Pairing) -> bool:
+    """Whether both sides train in the same steps."""
+    return _trained_steps(pairing.target) == _trained_steps(pairing.golden)
+
+
 def _trained_steps(side: Side) -> set[int]:
     backward = side.in_phase("backward")
     return set(side.calls.step[backward].tolist())
 
 
-def _counted(pairing: Pairing, steps: Callable[[Side], Ints]) -> Pairing:
+def _counted(pairing: Pairing, steps: Callable[[Side, Flow], Ints]) -> Pairing:
     """The pairing with other steps of each side's calls."""
     sides = [
         msgspec.structs.replace(
             side,
             calls=msgspec.structs.replace(
-                side.calls, step=steps(side).astype(side.calls.step.dtype)
+                side.calls, step=steps(side, flow).astype(side.calls.step.dtype)
             ),
         )
-        for side in (pairing.target, pairing.golden)
+        for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
     ]
     return msgspec.structs.replace(pairing, target=sides[0], golden=sides[1])
 
 
-def _without_steps_behind(side: Side) -> Ints:
+def _without_steps_behind(side: Side, _: Flow) -> Ints:
     """For each call its step, or the last one that trains where it is behind that: what an
     evaluation computes is in the last step of a program whose updates show no recorder a step.
     """
@@ -125,19 +140,71 @@ def _without_steps_behind(side: Side) -> Ints:
     return steps
 
 
-def _by_updates(side: Side) -> Ints:
+def _by_updates(side: Side, flow: Flow) -> Ints:
     """For each call how many updates are over: all that is written to parameters between one
     backward pass and the next is one.
+    """
+    return _over(side, [last for last, _ in _updates(side, flow)])
+
+
+def _by_rounds(side: Side, flow: Flow) -> Ints:
+    """The same, where updates of other parameters that follow one another are one: of the members
+    of an ensemble, of what two optimizers train in turn.
+    """
+    ends, names = list[int](), set[int]()
+    for last, written in _updates(side, flow):
+        if ends and not names & written:
+            ends[-1], names = last, names | written
+        else:
+            ends, names = [*ends, last], written
+    return _over(side, ends)
+
+
+def _over(side: Side, ends: list[int]) -> Ints:
+    """For each call how many of these calls go before it."""
+    counts: Ints = np.searchsorted(ends, np.arange(len(side.calls)), side="left")
+    return counts
+
+
+def _updates(side: Side, flow: Flow) -> list[tuple[int, set[int]]]:
+    """Where what is written to parameters between one backward pass and the next ends, before any
+    call that this goes through, and the names of all that are written to there.
     """
     tensors, calls = side.tensors, side.calls
     backward = side.in_phase("backward")
     of_norms = np.array(sorted(kept_names(side, first_read(side))), dtype=np.uint64)
-    computes = computing(side) & ~backward
-    written = tensors.output & tensors.parameter & (tensors.named != 0) & computes[tensors.call]
-    updates = np.unique(tensors.call[written & ~np.isin(tensors.named, of_norms)])
-    passes = np.cumsum(backward)[updates]  # calls of backward passes before each update
-    updates, passes = updates[passes > 0], passes[passes > 0]
-    _, behind = np.unique(passes[::-1], return_index=True)  # the last update behind each
-    last = updates[::-1][behind]
-    counts: Ints = np.searchsorted(last, np.arange(len(calls)), side="left")
-    return counts
+    copies = calls.leaf & side.which(calls.op, lambda op: bool(traits_of(op).overwrites))
+    writes = (computing(side) | copies) & ~backward
+    written = tensors.output & tensors.parameter & (tensors.named != 0) & writes[tensors.call]
+    rows = np.flatnonzero(written & ~np.isin(tensors.named, of_norms))
+    through = differentiated(side)
+    passes, forward = np.flatnonzero(backward), np.flatnonzero(through)
+    before = np.searchsorted(passes, tensors.call[rows])  # calls of backward passes
+    after = np.searchsorted(forward, tensors.call[rows])  # of the forward pass behind
+    last, names = dict[int, int](), defaultdict[int, set[int]](set)
+    begun: dict[int, int] = {}
+    for row, behind, ahead in zip(rows.tolist(), before.tolist(), after.tolist(), strict=True):
+        if behind and begun.setdefault(behind, ahead) == ahead:
+            last[behind] = int(tensors.call[row])
+            names[behind].add(int(tensors.named[row]))
+    return [
+        (_averaged(side, flow, through, call, int(passes[behind - 1])), names[behind])
+        for behind, call in last.items()
+    ]
+
+
+def _averaged(side: Side, flow: Flow, through: Bools, update: int, since: int) -> int:
+    """The last call of an update, or of those behind it that compute element by element with what
+    was made since its backward pass, as averages of weights are that are computed anew. through:
+    calls that a backward pass goes through.
+    """
+    last = update
+    for call in range(update + 1, len(side.calls)):
+        traits = traits_of(side.operator(call))
+        if not side.calls.leaf[call] or traits.idle or traits.view:
+            continue
+        made = flow.producer[inputs_of(side, call)]
+        if through[call] or not traits.pointwise or not (made > since).any():
+            break
+        last = call
+    return last

@@ -13,10 +13,9 @@ import numpy as np
 
 from opscope.compare.pair.levels import within_modules
 from opscope.compare.pair.sketches import Sketch, sketch, together
-from opscope.compare.side.call_rows import places_of
+from opscope.compare.side.call_rows import computing, places_of
 from opscope.compare.side.columns import MODULE, Side
 from opscope.compare.side.contents import in_dumps
-from opscope.compare.side.trained_tensors import computing
 from opscope.operators.catalogue import traits_of
 from opscope.run.hashes import distinct
 from opscope.run.keys import NONE
@@ -24,7 +23,7 @@ from opscope.run.keys import NONE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from opscope.arrays import Ints, Words
+    from opscope.arrays import Floats, Ints, Words
 
 PARTS = 64  # parameters of one side that another holds as one
 STRIDES = (1, 2, 3, 4)  # how they stand among their neighbours: weights beside biases
@@ -277,23 +276,42 @@ def _windows(
     with one number is no whole, but may be a part.
     """
     names, used = list(parts), set[int]()
+    sizes = np.array([part.size for part in parts.values()])
+    squares = np.array([part.squares for part in parts.values()])
     for whole, held in wholes.items():
         if held.filled:
             continue
         best: tuple[tuple[bool, float], tuple[int, ...]] | None = None
-        for start, stride in ((at, by) for at in range(len(names)) for by in STRIDES):
+        steps = partial(_strides, sizes, squares, held, near)
+        for start, stride in ((at, by) for at in range(len(names)) for by in steps(at)):
             positions = range(start, len(names), stride)[:PARTS]
             count = _window((parts[names[at]] for at in positions), held, near)
             window = tuple(names[at] for at in positions[:count])
             if not window or used.intersection(window) or _padded(whole, window, parts, known):
                 continue
             found = _unlike(whole, window, known), window
+            if found[0][0] and LEFT < found[0][1] < float("inf"):
+                continue  # a copy: one alone is trained, and both are written to, otherwise
             best = found if best is None or found[0] < best[0] else best
             if best[0] <= (False, LEFT):
                 break
         if best is not None:
             used.update(best[1])
             yield whole, best[1]
+
+
+def _strides(sizes: Ints, squares: Floats, whole: Sketch, near: float, start: int) -> list[int]:
+    """How far parts of a whole may stand from one another, from the one at this place on: near, or
+    as far as those that are as large are, and hold as much, as of layers that are stacked.
+    """
+    count, rest = divmod(whole.size, int(sizes[start]))
+    if rest or not 1 < count <= PARTS:
+        return [*STRIDES]
+    further = np.arange(STRIDES[-1] + 1, (len(sizes) - 1 - start) // (count - 1) + 1)
+    places = start + further[:, None] * np.arange(count)
+    fits = (sizes[places] == sizes[start]).all(axis=1)
+    fits &= np.abs(squares[places].sum(axis=1) - whole.squares) <= near * whole.squares
+    return [*STRIDES, *further[fits].tolist()]
 
 
 def _padded(

@@ -94,11 +94,12 @@ def _of_several_sizes(
             windows = _windows(group, count)
             sizes = size[windows]
             wanted = placed(other, windows[:, 0], sizes.sum(1))
-            found = np.flatnonzero((sizes.min(1) < sizes.max(1)) & np.isin(wanted, keys))
+            firsts = np.searchsorted(keys, wanted)
+            ends = np.searchsorted(keys, wanted, side="right")
+            found = np.flatnonzero((sizes.min(1) < sizes.max(1)) & (firsts < ends))
             for alike in _alike(found, wanted[found], least=1):
-                first = int(np.searchsorted(keys, wanted[alike[0]]))
-                end = int(np.searchsorted(keys, wanted[alike[0]], side="right"))
-                yield from _matched(side, wholes[first:end], other, windows[alike], limit)
+                whole = wholes[firsts[alike[0]] : ends[alike[0]]]
+                yield from _matched(side, whole, other, windows[alike], limit)
 
 
 def _groups(side: Side, rows: Ints, lines: Words) -> list[Ints]:

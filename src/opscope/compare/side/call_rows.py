@@ -13,7 +13,7 @@ from opscope.run.keys import NONE
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from opscope.arrays import Ints
+    from opscope.arrays import Bools, Ints
     from opscope.compare.side.columns import Side
 
 
@@ -58,6 +58,18 @@ def computes_nothing(op: str) -> bool:
     """Whether an operator computes nothing of what it is given."""
     traits = traits_of(op)
     return traits.idle or traits.view or traits.moves
+
+
+def computing(side: Side) -> Bools:
+    """Leaf calls that do more than view, convert or allocate."""
+    return side.calls.leaf & side.which(side.calls.op, lambda op: not traits_of(op).idle)
+
+
+def updating(side: Side) -> Bools:
+    """Leaf calls of operators that are a whole update of parameters."""
+    return side.calls.leaf & side.which(
+        side.calls.op, lambda op: traits_of(op).tolerance == "optimizer"
+    )
 
 
 def handed_on(side: Side, call: int) -> int:

@@ -89,6 +89,14 @@ def forward_of(side: Side) -> Ints:
     return np.where(calls.forward >= 0, places, NONE)
 
 
+def differentiated(side: Side) -> Bools:
+    """Calls that a backward pass goes through."""
+    forward = forward_of(side)[side.in_phase("backward")]
+    through = np.zeros(len(side.calls), dtype=np.bool_)
+    through[forward[forward >= 0]] = True
+    return through
+
+
 def told_by_contents(side: Side, flow: Flow) -> tuple[Side, Flow]:
     """The side and its flow with producers told by contents, storages for what is written in place,
     and the calls behind a backward pass that end in such a write as those of an optimizer; as they
