@@ -49,6 +49,7 @@ ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may
 ROUNDINGS = 8.0  # the same in those of a coarse type, of which long sums leave fewer
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
 FAINT = 256.0  # the same in steps behind the first, where no loss is apart
+FLIPPED = 0.02  # of themselves, by which gradients part where losses of later steps do not
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
 MOVED = 0.2  # of the parameters that an optimizer moves otherwise, where it does
@@ -202,19 +203,27 @@ class TrainedStates:
     def faint(self, apart: list[Apart], start: int) -> bool:
         """Whether all that is apart begins with gradients that are so by little more than their
         limits, at a call of a step behind the first (start), and no loss is: roundings that grow
-        from step to step. A fault of a backward pass begins in the first step, one of an optimizer
-        in parameters.
+        from step to step, or flip what a threshold lets through. A fault of a backward pass begins
+        in the first step, one of an optimizer in parameters.
         """
         calls = self._sides[0].calls
         first = min(apart, key=lambda entry: entry[:2])
         place = int(calls.rank[start]), int(calls.step[start])
-        graded = [rows for _, stage, rows in apart if stage in {GRADIENT, CLIPPED}]
+        graded = [entry for entry in apart if entry[1] in {GRADIENT, CLIPPED}]
+        followed = first[0] < self.places[-1]  # by steps of which the losses agree
         return (
             first[1] in {GRADIENT, CLIPPED}
             and (begin_late(self._pairing) or place > self.places[0])
             and all(stage != FORWARD for _, stage, _ in apart)
-            and all(self._error(*rows) <= FAINT * self._limit(rows[0]) for rows in graded)
+            and (
+                all(self._error(*rows) <= FAINT * self._limit(rows[0]) for *_, rows in graded)
+                or (followed and self._hardly(entry for entry in graded if entry[0] == first[0]))
+            )
         )
+
+    def _hardly(self, graded: Iterable[Apart]) -> bool:
+        """Whether gradients are apart by so little that a few elements may make it."""
+        return all(self._error(*rows) <= FLIPPED for *_, rows in graded)
 
     def _scaled(self, judged: Iterable[Rows]) -> bool:
         """Whether gradients are all the other side's times one number: of a loss that is divided by
