@@ -181,8 +181,8 @@ class TrainedStates:
                     unseen = stage == CLIPPED and in_dumps(*self._sides)
                     scaled += [] if unseen else apart
                     continue
-                elif 2 * len(apart) < len(judged):  # of one loss among several, times a number
-                    apart = [entry for entry in apart if not self._scaled([entry[2]])]
+                elif 2 * len(apart) < len(judged):
+                    apart = self._not_taken_back(apart, judged)
                 yield from apart
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
@@ -237,6 +237,29 @@ class TrainedStates:
         told = np.array([factor for factor in factors if factor != 1])
         middle = float(np.median(told)) if len(told) else 1.0
         return abs(middle - 1) > OFF and bool((np.abs(told / middle - 1) <= ALIKE).all())
+
+    def _not_taken_back(self, apart: list[Apart], judged: list[Held]) -> list[Apart]:
+        """Those of a few gradients that are not each the other side's times one number, as of one
+        loss among several, which is multiplied behind its backward pass: all where what such a
+        gradient leaves is apart and nothing else is.
+        """
+        scaled = [rows for _, _, rows in apart if self._scaled([rows])]
+        if not scaled:
+            return apart
+        left = [
+            rows in scaled
+            for names, *held in judged
+            for rows in [(held[0], held[1])]
+            if self._leaves_apart(apart[0][0], names)
+        ]
+        counts = bool(left) and all(left)
+        return [entry for entry in apart if counts or entry[2] not in scaled]
+
+    def _leaves_apart(self, place: Place, names: Names) -> bool:
+        """Whether a step leaves parameters that are not the other side's."""
+        mine, theirs = self._rows((place, PARAMETER), names)
+        known = min(*mine, *theirs) >= 0
+        return known and self._error(mine, theirs) > self._limit(mine)
 
     def _kept_scaled(self, scaled: list[Apart]) -> list[Apart]:
         """Those of gradients that are all the other side's times one number in which nobody took
