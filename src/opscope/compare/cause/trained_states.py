@@ -210,7 +210,7 @@ class TrainedStates:
         first = min(apart, key=lambda entry: entry[:2])
         place = int(calls.rank[start]), int(calls.step[start])
         graded = [entry for entry in apart if entry[1] in {GRADIENT, CLIPPED}]
-        followed = first[0] < self.places[-1]  # by steps of which the losses agree
+        followed = first[0] < max(self.places, default=first[0])  # by steps whose losses agree
         return (
             first[1] in {GRADIENT, CLIPPED}
             and (begin_late(self._pairing) or place > self.places[0])
