@@ -90,7 +90,10 @@ class Walk:
                 if not self._unmet[row] and not self._dim[row]:
                     continue
                 own = self._loaded(row, producer)
-                within = producer >= 0 and int(calls.step[producer]) in steps
+                within = producer >= 0 and int(calls.step[producer]) in {
+                    *steps,
+                    int(calls.step[call]),
+                }
                 if not own and (within or (producer >= 0 and self._carried(row, call))):
                     above.add(producer)
                 elif own and self._unmet[row] and not (self._dim[row] or self._merged(producer)):
