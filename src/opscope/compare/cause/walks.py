@@ -90,29 +90,11 @@ class Walk:
                 if not self._unmet[row] and not self._dim[row]:
                     continue
                 own = self._loaded(row, producer)
-                within = producer >= 0 and int(calls.step[producer]) in {
-                    *steps,
-                    int(calls.step[call]),
-                }
-                if not own and (within or (producer >= 0 and self._carried(row, call))):
+                if producer >= 0 and int(calls.step[producer]) in steps and not own:
                     above.add(producer)
                 elif own and self._unmet[row] and not (self._dim[row] or self._merged(producer)):
                     self.given.setdefault(call, row)
             waiting.extend(above)
-
-    def _carried(self, row: int, call: int) -> bool:
-        """Whether a forward pass reads what an earlier step left that no parameter holds of which
-        is known what that left: an average of weights, a state.
-        """
-        begins = self._backward_begins.get(int(self._side.calls.step[call]), call + 1)
-        return bool(self._unmet[row] and not self._dim[row]) and call < begins
-
-    @cached_property
-    def _backward_begins(self) -> dict[int, int]:
-        """The first call of a backward pass in each step."""
-        passes = np.flatnonzero(self._side.in_phase("backward"))
-        steps, first = np.unique(self._side.calls.step[passes], return_index=True)
-        return dict(zip(steps.tolist(), passes[first].tolist(), strict=True))
 
     def _loaded(self, row: int, producer: int) -> bool:
         """Whether a row is of a parameter as it was when a model first read it, not as the call
