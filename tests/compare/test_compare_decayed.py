@@ -5,6 +5,7 @@ optimizer may move a few of them otherwise by rounding; and the line at which ot
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -100,31 +101,23 @@ def by_hand(fault: str) -> None:
                 value.sub_(RATE / (1 - 0.9**number) * first[name] / root)
 
 
-@pytest.mark.parametrize("fault", ["", "left out"])
-def test_where_others_decay_is_told_of_a_parameter_that_does_not(
-    tmp_path: Path, fault: str
-) -> None:
-    target, golden = recorded(by_hand, tmp_path / "a", fault), recorded(original, tmp_path / "b")
-    document = opscope.compare(target, golden).document
-    if not fault:
-        assert (document.verdict, document.findings) == ("clean", ())
-        return
-    (told,) = document.findings
-    assert told.step == 0
-    assert marked_line(__file__, "# others") in told_lines(told, "target")
-    assert marked_line(__file__, "# golden") in told_lines(told, "golden")
+# Told where a parameter decays that golden's does not, or where others do.
+PORTS = [(ported, "# target", "decayed"), (by_hand, "# others", "left out")]
 
 
-@pytest.mark.parametrize("fault", ["", "decayed"])
+@pytest.mark.parametrize(
+    ("port", "line", "fault"),
+    [(port, line, each) for port, line, fault in PORTS for each in ("", fault)],
+)
 def test_a_parameter_that_decays_on_one_side_is_told_at_its_update(
-    tmp_path: Path, fault: str
+    tmp_path: Path, port: Callable[[str], None], line: str, fault: str
 ) -> None:
-    target, golden = recorded(ported, tmp_path / "a", fault), recorded(original, tmp_path / "b")
+    target, golden = recorded(port, tmp_path / "a", fault), recorded(original, tmp_path / "b")
     document = opscope.compare(target, golden).document
     if not fault:
         assert (document.verdict, document.findings) == ("clean", ())
         return
     (told,) = document.findings
     assert told.step == 0
-    assert marked_line(__file__, "# target") in told_lines(told, "target")
+    assert marked_line(__file__, line) in told_lines(told, "target")
     assert marked_line(__file__, "# golden") in told_lines(told, "golden")

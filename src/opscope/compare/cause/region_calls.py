@@ -10,7 +10,7 @@ import numpy as np
 
 from opscope.compare.cause.start_pairs import one_family
 from opscope.compare.pair.arguments import difference_of
-from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.call_rows import parameters_of
 from opscope.run.hashes import mixed
 from opscope.run.keys import NONE
 
@@ -60,8 +60,9 @@ def updated_alike(pairing: Pairing, starts: tuple[int, int], number: int) -> tup
     does to one: this one it leaves out, as of a group that decays. None where its own start does
     the same.
     """
-    side, other = (pairing.target, pairing.golden)[:: 1 if number == 0 else -1]
-    if not _parameters(other, starts[1 - number]):
+    sides = pairing.target, pairing.golden
+    side = sides[number]
+    if not parameters_of(sides[1 - number], starts[1 - number]):
         return ()
     calls, start = side.calls, starts[number]
     if _alike(pairing, starts, number, start):
@@ -72,7 +73,7 @@ def updated_alike(pairing: Pairing, starts: tuple[int, int], number: int) -> tup
     doing = (
         call
         for call in step[np.sort(first)].tolist()
-        if _parameters(side, call) and _alike(pairing, starts, number, call)
+        if parameters_of(side, call) and _alike(pairing, starts, number, call)
     )
     return tuple(islice(doing, 1))
 
@@ -87,8 +88,3 @@ def _gone_back(side: Side, call: int) -> int:
     """The last call of a backward pass before a call, NONE where there is none."""
     passes = np.flatnonzero(side.in_phase("backward")[:call])
     return int(passes[-1]) if len(passes) else NONE
-
-
-def _parameters(side: Side, call: int) -> list[int]:
-    """The rows of parameters that a call reads."""
-    return [row for row in inputs_of(side, call) if side.tensors.parameter[row]]

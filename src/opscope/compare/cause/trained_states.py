@@ -247,9 +247,8 @@ class TrainedStates:
         if not scaled:
             return apart
         left = [
-            rows in scaled
-            for names, *held in judged
-            for rows in [(held[0], held[1])]
+            (mine, theirs) in scaled
+            for names, mine, theirs in judged
             if self._leaves_apart(apart[0][0], names)
         ]
         counts = bool(left) and all(left)

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from opscope.compare.cause.causes import Cause
     from opscope.compare.cause.partings import Parting
     from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+    from opscope.compare.side.producers import Flow
 
 NOTHING = (
     "the two show nothing that is in both: no gradients, no loss or result of a batch that is cut "
@@ -99,24 +101,25 @@ def _in_steps(pairing: Pairing) -> Pairing:
     program computes anew where none is a parameter of both, or the two do not train in as many
     steps: which of its gradients and states are the other's is not known then.
     """
-    named = _with_gradients(pairing, anew=True)
-    common = in_common_steps(named)
-    if all(map(names_parameters, (pairing.target, pairing.golden))):
-        return common or in_one_step(named)
-    if common is None or not same_parameters(common.target, common.golden):
-        named = _with_gradients(pairing, anew=False)
-        common = in_common_steps(named)
-    return common or in_one_step(named)
-
-
-def _with_gradients(pairing: Pairing, *, anew: bool) -> Pairing:
-    """The pairing with names for what is trained and its gradients, and backward passes that go
-    through calls that were not recorded. anew: also for what is computed anew.
-    """
     told = [
         told_by_contents(side, flow)
         for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True)
     ]
+    named = _with_gradients(pairing, told, anew=True)
+    common = in_common_steps(named)
+    if all(names_parameters(side) for side, _ in told):
+        return common or in_one_step(named)
+    if common is None or not same_parameters(common.target, common.golden):
+        named = _with_gradients(pairing, told, anew=False)
+        common = in_common_steps(named)
+    return common or in_one_step(named)
+
+
+def _with_gradients(pairing: Pairing, told: list[tuple[Side, Flow]], *, anew: bool) -> Pairing:
+    """The pairing with names for what is trained and its gradients, and backward passes that go
+    through calls that were not recorded. told: its sides and flows by contents; anew: also for what
+    is computed anew.
+    """
     target, golden = (with_trained_names(side, flow, anew=anew) for side, flow in told)
     if infer(pairing):
         target, golden = with_weights((target, golden), (told[0][1], told[1][1]))

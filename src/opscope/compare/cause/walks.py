@@ -15,7 +15,7 @@ import numpy as np
 from opscope.compare.pair.crops import WRITTEN
 from opscope.compare.pair.meetings import normed
 from opscope.compare.pair.parameters import first_read, learnt_names
-from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of
+from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of, parameters_of
 from opscope.compare.side.columns import ABSENT
 from opscope.operators.catalogue import traits_of
 from opscope.run.hashes import distinct
@@ -553,8 +553,7 @@ class Walk:
 
     def _names(self, call: int) -> set[int]:
         tensors = self._side.tensors
-        rows = [row for row in inputs_of(self._side, call) if tensors.parameter[row]]
-        names = tensors.named[rows]
+        names = tensors.named[parameters_of(self._side, call)]
         return set(names[np.isin(names, self._trained) & (names != 0)].tolist())
 
     def region(
@@ -626,7 +625,8 @@ class Walk:
             if call > start and self._above[call] & reached and later:
                 names = self._names(call)
                 if read is not None and names and not names & read:
-                    following += [] if read else [call]
+                    if not read:
+                        following.append(call)
                     continue
                 reached.add(call)
                 following.append(call)

@@ -156,7 +156,8 @@ def _by_rounds(side: Side, flow: Flow) -> Ints:
         if ends and not names & written:
             ends[-1], names = last, names | written
         else:
-            ends, names = [*ends, last], written
+            ends.append(last)
+            names = written
     return _over(side, ends)
 
 

@@ -39,6 +39,11 @@ def given_to(side: Side, call: int) -> list[int]:
     return [row for row in inputs_of(side, call) if not side.tensors.parameter[row]]
 
 
+def parameters_of(side: Side, call: int) -> list[int]:
+    """The rows of parameters that a call reads."""
+    return [row for row in inputs_of(side, call) if side.tensors.parameter[row]]
+
+
 def readers_of(side: Side, rows: Sequence[int]) -> list[int]:
     """The leaf calls that read what some rows hold, as a view or not, in their order."""
     tensors = side.tensors
