@@ -63,6 +63,41 @@ def at_once(fault: str) -> None:
         losses.std().item()
 
 
+def whole(_: str) -> None:
+    net = Member(0)
+    sgd = torch.optim.SGD(net.parameters(), lr=RATE)
+    for x, y in batches():
+        loss = nn.functional.mse_loss(net(x), y)
+        sgd.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        sgd.step()
+        loss.item()
+
+
+def in_parts(_: str) -> None:
+    """Two parts of a batch, and one vector that takes the parameters' place, so that no step and
+    no update shows; the norm of its gradient is read out, too.
+    """
+    net = Member(0)
+    held = [*net.parameters()]
+    for x, y in batches():
+        total = torch.zeros(sum(map(torch.numel, held)))
+        for rows, wanted in zip(x.chunk(2), y.chunk(2), strict=True):
+            loss = (net(rows) - wanted).square().sum() / BATCH
+            total += torch.cat([grad.flatten() for grad in torch.autograd.grad(loss, held)])
+            loss.item()
+        total.norm().item()
+        with torch.no_grad():
+            vector = nn.utils.parameters_to_vector(held) - RATE * total
+            nn.utils.vector_to_parameters(vector, held)
+
+
+def test_losses_of_parts_are_found_beside_metrics(tmp_path: Path) -> None:
+    target, golden = recorded(in_parts, tmp_path / "run"), recorded(whole, tmp_path / "old")
+    document = opscope.compare(target, golden).document
+    assert (document.complete, document.findings) == (True, ())
+
+
 def test_a_metric_between_the_means_of_losses_is_nothing(tmp_path: Path) -> None:
     target, golden = recorded(at_once, tmp_path / "run"), recorded(one_by_one, tmp_path / "old")
     assert not opscope.compare(target, golden).document.findings

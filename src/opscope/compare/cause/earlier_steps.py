@@ -11,16 +11,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.cause.walks import LEAST
 from opscope.compare.cause.what_matters import PARAMETER
+from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of, places_of, readers_of
 from opscope.operators.catalogue import family, traits_of
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
-    from opscope.arrays import Bools
+    from opscope.arrays import Bools, Floats
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.pair.parameters import Names
+    from opscope.compare.pair.sketches import Sketch
     from opscope.compare.side.columns import Side
 
     Starts = tuple[int, int]  # a call of either side
@@ -103,8 +106,10 @@ class EarlierSteps:
         for row in made:
             call = int(side.tensors.call[row]) if row >= 0 else NONE
             judged = call >= 0 and int(side.tensors.named[row]) in self._known[number]
-            last = int(steps[start]) - (int(steps[start]) in self._first[number])
-            if judged or not self._updates(number, call) or steps[call] > last:
+            # what is written before a step's backward pass belongs to the step before
+            trains = self._first[number].get(int(steps[start]), len(steps))
+            late = steps[call] == steps[start] and call >= trains
+            if judged or not self._updates(number, call) or late:
                 return []
         return sorted(made)
 
@@ -135,6 +140,32 @@ class EarlierSteps:
         while source >= 0 and (read := handed_on(side, int(side.tensors.call[source]))) != NONE:
             source = int(sources[read])
         return source
+
+
+def read_crosswise(sides: tuple[Side, Side], starts: Starts, limits: tuple[Floats, Floats]) -> Ends:
+    """The rows of what each of two calls reads that is none of what the other does of its size: a
+    step may leave behind what another step of the other side left, which agrees with that.
+    """
+    read = [
+        {row: sketch(side, [row]) for row in inputs_of(side, call)} if min(starts) >= 0 else {}
+        for side, call in zip(sides, starts, strict=True)
+    ]
+    mine, theirs = (
+        [
+            row
+            for row, content in read[number].items()
+            if content.size >= LEAST
+            and (errors := _errors(content, read[1 - number]))
+            and min(errors) > limits[number][row]
+        ]
+        for number in (0, 1)
+    )
+    return mine, theirs
+
+
+def _errors(content: Sketch, others: dict[int, Sketch]) -> list[float]:
+    """How far a content is from each of others of its size."""
+    return [content.error(other) for other in others.values() if other.size == content.size]
 
 
 def _of_more(side: Side, call: int) -> bool:

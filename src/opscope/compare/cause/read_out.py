@@ -17,9 +17,10 @@ import numpy as np
 
 from opscope.compare.cause.results import read_out
 from opscope.compare.cause.what_matters import PARAMETER
-from opscope.compare.side.call_rows import inputs_of, places_of
+from opscope.compare.side.call_rows import given_to, inputs_of, places_of
 from opscope.compare.side.columns import ABSENT
 from opscope.operators.catalogue import traits_of
+from opscope.run.hashes import distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +42,7 @@ SUMMED = 4e-6  # of its parts: by which a loss is off their sum, rounded in othe
 SEVERAL = 3  # numbers that are close to the other side's by no chance
 CLOSE = 0.02  # of themselves, to which several numbers are no others by chance
 MAX_ABOVE = 1000  # calls looked at above a number
+KINDS = 4  # of numbers that a program reads out, by what makes them, of which each may be losses
 
 
 def read_out_apart(
@@ -74,15 +76,23 @@ def _by_sums(pairing: Pairing, aligned: Aligned) -> tuple[int, Apart | None]:
     few = int(len(rows[0]) > len(rows[1]))
     if not len(rows[few]):
         return 0, None
-    sides, flow = (pairing.target, pairing.golden), pairing.flows[few]
-    like_first = np.isin(np.arange(len(rows[few])), _made_alike(sides[few], flow, rows[few])[0])
-    for chosen in (np.ones_like(like_first), like_first):  # one may read out metrics in between
-        whole, parts = rows[few][chosen], rows[1 - few]
-        at = [each for each, taken in zip(places[few], chosen.tolist(), strict=True) if taken]
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    made = [_makings(sides[side], flows[side], rows[side]) for side in (few, 1 - few)]
+    chosen = [  # either may read out metrics, too
+        [np.ones_like(kinds, dtype=np.bool_), *(kinds == kind for kind in distinct(kinds)[:KINDS])]
+        for kinds in made
+    ]
+    for wholes, some in product(*chosen):
+        whole, parts = rows[few][wholes], rows[1 - few][some]
+        at, parts_at = (
+            [each for each, taken in zip(places[side], flags.tolist(), strict=True) if taken]
+            for side, flags in ((few, wholes), (1 - few, some))
+        )
+        kinds = made[0][wholes]
         for order, sizes in _cuts(len(whole), len(parts)):
             owners = np.repeat(np.arange(len(whole)), sizes).tolist()
-            within = [at[each] for each in owners] == [places[1 - few][each] for each in order]
-            if not (within and like_first[chosen][sizes > 1].all()):
+            within = [at[each] for each in owners] == [parts_at[each] for each in order]
+            if not (within and (kinds[sizes > 1] == kinds[0]).all()):
                 continue
             read = sides[1 - few].tensors.max[parts[order]]
             off = _off_sums(sides[few].tensors.max[whole], read, sizes)
@@ -150,10 +160,15 @@ def off_by(mine: Floats, theirs: Floats) -> Floats:
 
 def _made_alike(side: Side, flow: Flow, rows: Ints) -> list[list[int]]:
     """Places among some rows, of those together that the same operators make."""
-    groups: dict[Making, list[int]] = {}
-    for at, row in enumerate(rows.tolist()):
-        groups.setdefault(_making(side, flow, row, alike=True), []).append(at)
-    return list(groups.values())
+    kinds = _makings(side, flow, rows)
+    return [np.flatnonzero(kinds == kind).tolist() for kind in distinct(kinds)]
+
+
+def _makings(side: Side, flow: Flow, rows: Ints) -> Ints:
+    """Which of some rows the same operators make, numbered as they come."""
+    kinds: dict[Making, int] = {}
+    makings = [_making(side, flow, row, alike=True) for row in rows.tolist()]
+    return np.array([kinds.setdefault(making, len(kinds)) for making in makings], dtype=np.int64)
 
 
 def _cuts(whole: int, parts: int) -> Iterator[tuple[Ints, Ints]]:
@@ -328,7 +343,7 @@ def _making(side: Side, flow: Flow, row: int, depth: int = 2, *, alike: bool = F
     made = int(side.calls.op[call]), 0 if alike else int(side.calls.args[call])
     if not depth:
         return made
-    read = [int(source) for source in flow.source_row[inputs_of(side, call)]]
+    read = [int(source) for source in flow.source_row[given_to(side, call)]]  # no updates
     above = (source for source in read if source >= 0)
     return *made, *(_making(side, flow, source, depth - 1, alike=alike) for source in above)
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
-from opscope.compare.cause.earlier_steps import EarlierSteps
+from opscope.compare.cause.earlier_steps import EarlierSteps, read_crosswise
 from opscope.compare.cause.gradient_paths import branching, one_sided
 from opscope.compare.cause.grown_errors import grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
@@ -51,7 +51,7 @@ from opscope.compare.pair.meetings import (
 )
 from opscope.compare.pair.parameters import first_read, same_parameters
 from opscope.compare.pair.samples import with_parts
-from opscope.compare.side.call_rows import all_made, inputs_of, outputs_of
+from opscope.compare.side.call_rows import all_made, handed_down, inputs_of, outputs_of
 from opscope.compare.side.lowering import worlds_apart
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
@@ -328,6 +328,10 @@ class Regions:
         steps = EarlierSteps(self.pairing, judged)
         while True:
             apart = [unmet & ~dim for unmet, dim in zip(self.unmet, self._vague, strict=True)]
+            for flags, rows in zip(
+                apart, read_crosswise(self._sides, parting.start, self.meetings.limit), strict=True
+            ):
+                flags[rows] = True
             left = steps.left(parting.start, apart)
             trained = None if left else steps.trained(parting.start, apart, self._states.last)
             found = left or trained
@@ -488,15 +492,20 @@ class Regions:
             rows = self._normed_inputs(parting) if parting else None
             if rows is None:
                 break
-            before, states = self.unmet, [flow.state for flow in self.pairing.flows]
+            before = self.unmet
+            chains = [
+                handed_down(side, flow.producer, row)
+                for side, flow, row in zip(self._sides, self.pairing.flows, rows, strict=True)
+            ]
             flags = [
-                unmet | (state == state[row])
-                for unmet, state, row in zip(before, states, rows, strict=True)
+                unmet | np.isin(flow.state, flow.state[chain])
+                for unmet, flow, chain in zip(before, self.pairing.flows, chains, strict=True)
             ]
             self.unmet = flags[0], flags[1]
             earlier = self._begun(place, stage, ends)
             norms = [
-                int(flow.producer[row]) for flow, row in zip(self.pairing.flows, rows, strict=True)
+                int(flow.producer[chain[-1]])
+                for flow, chain in zip(self.pairing.flows, chains, strict=True)
             ]
             if earlier is None or not all(map(int.__lt__, earlier.start, norms)):
                 self.unmet = before
@@ -527,7 +536,16 @@ class Regions:
 
     def _begun(self, place: Place, stage: int, ends: tuple[list[int], list[int]]) -> Parting | None:
         walks = self._walks(place, stage, ends)
-        return self._of_starts(place, stage, walks, [walk.starts() for walk in walks])
+        starts = [walk.starts() for walk in walks]
+        if stage == GRADIENT and place not in self._results.cut:
+            for number in (0, 1):
+                orders = map(walks[number].order, starts[number])
+                healed = not any(within or lasts for within, _, lasts in orders)
+                if healed and walks[1 - number].begins_behind(starts[1 - number]):
+                    # what agrees again, as what one side masks, is no reason for gradients to part
+                    walk = self._walk(number, stage, ends[number], backward=True, strictly=True)
+                    walks[number], starts[number] = walk, walk.starts() or starts[number]
+        return self._of_starts(place, stage, walks, starts)
 
     def _walks(self, place: Place, stage: int, ends: tuple[list[int], list[int]]) -> list[Walk]:
         # what passes of parts of a batch compute was not compared before their gradients
@@ -599,7 +617,16 @@ class Regions:
         other = {int(golden.size[golden_row]) for golden_row in walks[1].given.values()}
         return int(target.size[row]) in other or target.named[row] in walks[0].learnt
 
-    def _walk(self, number: int, stage: int, ends: Iterable[int], *, backward: bool | None) -> Walk:
+    def _walk(
+        self,
+        number: int,
+        stage: int,
+        ends: Iterable[int],
+        *,
+        backward: bool | None,
+        strictly: bool = False,
+    ) -> Walk:
+        """A side followed back; strictly: through its backward pass alone."""
         side = self._sides[number]
         known = np.array(
             sorted({name for names in self.names for name in names[number]}), dtype=np.uint64
@@ -607,6 +634,10 @@ class Regions:
         flags = self.unmet[number].copy(), self._vague[number]
         alone = self._states.clipped_alone[number]
         flags[0][settled(side, self.pairing.flows[number], known, alone, stage)] = False
+        if strictly:
+            made = self.pairing.flows[number].producer
+            forward = (made >= 0) & side.in_phase("forward")[np.maximum(made, 0)]
+            flags = flags[0] & ~forward, flags[1] & ~forward
         flags[0][list(ends)] = True
         mirrored = self._results.turned(number, self._finer)
         loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opscope.compare.cause.handed_out import handed_out
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import inputs_of, places_of
-from opscope.compare.side.columns import ABSENT, API, MODULE
+from opscope.compare.side.columns import ABSENT, API
 from opscope.compare.side.contents import (
     bears_identities,
     begins_backward,
@@ -22,7 +23,6 @@ from opscope.compare.side.contents import (
 from opscope.compare.side.lowering import STAGED, spelling, worlds_apart
 from opscope.operators.catalogue import family, traits_of
 from opscope.operators.spelling import TENSORFLOW
-from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,7 +55,10 @@ def results_apart(
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     losses = [losses_of(side, flow.source_row) for side, flow in zip(sides, flows, strict=True)]
     losses = [_as_lost(pairing, meetings, unmet, losses, number) for number in (0, 1)]
-    results = [np.union1d(rows, handed_out(side)) for side, rows in zip(sides, losses, strict=True)]
+    results = [
+        np.union1d(rows, handed_out(side, flow.source_row, rows))
+        for side, flow, rows in zip(sides, flows, losses, strict=True)
+    ]
     shown = [len(rows) > 0 for rows in results]
     if not all(shown):
         if in_dumps(*sides) if any(shown) else half_compiled(pairing):
@@ -137,7 +140,7 @@ def comparable(pairing: Pairing, *, alike: Callable[[], bool | None]) -> bool:
         return True
     sizes = list[Counter[int]]()
     for side, flow in zip(sides, flows, strict=True):
-        rows = handed_out(side)
+        rows = handed_out(side, flow.source_row, losses_of(side, flow.source_row))
         _, first = np.unique(flow.state[rows], return_index=True)  # data may be read twice
         sizes.append(Counter(side.tensors.size[rows[first]].tolist()))
     fewer = min(size.total() for size in sizes)
@@ -190,7 +193,8 @@ def _fewer(
 
 def endings(side: Side, source: Ints) -> Ints:
     """The rows of leaf calls that hold a loss or what a model hands out."""
-    return np.union1d(losses_of(side, source), handed_out(side))
+    losses = losses_of(side, source)
+    return np.union1d(losses, handed_out(side, source, losses))
 
 
 def losses_of(side: Side, source: Ints) -> Ints:
@@ -303,27 +307,6 @@ def _step_of(side: Side) -> Ints:
     return steps
 
 
-def handed_out(side: Side) -> Ints:
-    """The rows that hold what the model hands out where it is not trained, as behind the last
-    backward pass of a step.
-    """
-    calls, tensors = side.calls, side.tensors
-    backward = np.flatnonzero(side.in_phase("backward"))
-    places, at = np.unique(_step_of(side), return_inverse=True)
-    last = np.full(len(places), NONE)
-    np.maximum.at(last, at[backward], backward)
-    trained = np.arange(len(calls)) < last[at]
-    outermost = np.flatnonzero((calls.level == MODULE) & (calls.parent < 0) & ~trained)
-    if not len(outermost) or not bears_identities(side):  # dumps begin below the model
-        return outermost[:0]
-    products = calls.leaf & side.which(calls.op, lambda op: traits_of(op).contraction)
-    inside = np.add.reduceat(products.astype(np.int64), outermost)
-    extent = np.diff(np.r_[outermost, len(calls)])
-    model = calls.module[outermost[np.lexsort((extent, inside))[-1]]]  # not a metric's
-    chosen = outermost[calls.module[outermost] == model]
-    return _leaf_rows(side, np.flatnonzero(tensors.output & np.isin(tensors.call, chosen)))
-
-
 def read_out(side: Side) -> Ints:
     """The rows that leaf calls read which make nothing: what a program reads out as numbers, in the
     order in which it does.
@@ -366,14 +349,3 @@ def _last_of_steps(side: Side, rows: Ints) -> Ints:
     _, last = np.unique(_step_of(side)[side.tensors.call[rows]][::-1], return_index=True)
     of_steps: Ints = np.sort(rows[::-1][last])
     return of_steps
-
-
-def _leaf_rows(side: Side, rows: Ints) -> Ints:
-    """The last rows of leaf calls that wrote what rows of modules name."""
-    tensors, calls = side.tensors, side.calls
-    wanted = np.unique(tensors.version[rows])
-    leaf = np.flatnonzero(
-        tensors.output & calls.leaf[tensors.call] & np.isin(tensors.version, wanted[wanted >= 0])
-    )
-    _, last = np.unique(tensors.version[leaf][::-1], return_index=True)
-    return leaf[::-1][last]

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from opscope.compare.cause.handed_out import handed_out
 from opscope.compare.cause.inferences import Inferences
 from opscope.compare.cause.read_out import read_out_alike
 from opscope.compare.cause.results import (
     comparable,
     endings,
-    handed_out,
     infer,
     last_results,
     losses_beside,
@@ -144,7 +144,12 @@ class SharedResults:
     @cached_property
     def _handed_out(self) -> tuple[Ints, Ints]:
         """The rows that hold what the model of either side hands out."""
-        return handed_out(self._sides[0]), handed_out(self._sides[1])
+        sources = [flow.source_row for flow in self._pairing.flows]
+        mine, theirs = (
+            handed_out(side, source, losses_of(side, source))
+            for side, source in zip(self._sides, sources, strict=True)
+        )
+        return mine, theirs
 
     @cached_property
     def _comparable(self) -> bool:

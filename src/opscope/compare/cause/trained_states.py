@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     Held = tuple[Names, list[int], list[int]]  # parameters, and the rows of either side
     Rows = tuple[list[int], list[int]]  # of either side
     Apart = tuple[Place, int, Rows]  # and the stage
-    Moves = dict[tuple[Place, int], tuple[float, ...]]  # by place and name
+    Moves = dict[tuple[Place, int], tuple[int, int]]  # by place and name
 
 ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may be rounding alone
 ROUNDINGS = 8.0  # the same in those of a coarse type, of which long sums leave fewer
@@ -315,7 +315,7 @@ class TrainedStates:
             if middle != 1 and off <= STEADY * abs(middle - 1):
                 return middle
         group = self._of_one_rate(place, apart)
-        return moved[self._name(0, group[0])] if 2 * len(group) > len(apart) else 1.0
+        return moved[self._names_of(group[0])] if 2 * len(group) > len(apart) else 1.0
 
     def _of_one_rate(self, place: Place, apart: list[Rows]) -> list[Rows]:
         """Those of what is apart that move as many times as far as golden's, where that is not
@@ -325,11 +325,11 @@ class TrainedStates:
         """
         moved = self._ratios(place)
         known = [
-            (moved[name], rows)
+            (moved[names], rows)
             for rows in apart
-            for name in [self._name(0, rows)]
-            if max(map(len, rows)) == 1 and abs(moved.get(name, 1.0) - 1) > OFF
-            if any(np.isin(self._name(number, rows), self._learnt[number]) for number in (0, 1))
+            for names in [self._names_of(rows)]
+            if abs(moved.get(names, 1.0) - 1) > OFF
+            if any(np.isin(names[number], self._learnt[number]).all() for number in (0, 1))
         ]
         alike = [
             [rows for ratio, rows in known if abs(ratio - middle) <= ALIKE * abs(middle - 1)]
@@ -343,37 +343,50 @@ class TrainedStates:
         many times as far: another element may be the most, then. Few elements may all be rounding,
         which turns them round.
         """
-        if ratio < 0 or self._sides[0].tensors.size[rows[0][0]] < TELLING:
+        if ratio < 0 or sketch(self._sides[0], rows[0]).size < TELLING:
             return False
         mine, theirs = (
-            moved[place, self._name(number, rows)] for number, moved in enumerate(self._moves)
+            self._moved(number, place, names) for number, names in enumerate(self._names_of(rows))
         )
         ratios = [a / b for a, b in zip(mine[1:], theirs[1:], strict=True) if b]
         limit = NEARLY * abs(ratio - 1)
         return bool(ratios) and all(abs(each - ratio) <= limit for each in ratios)
 
-    def _name(self, number: int, rows: Rows) -> int:
-        return int(self._sides[number].tensors.named[rows[number][0]])
+    def _names_of(self, rows: Rows) -> Names:
+        """The names of the parameters of rows of either side."""
+        mine, theirs = (
+            tuple(side.tensors.named[some].tolist())
+            for side, some in zip(self._sides, rows, strict=True)
+        )
+        return mine, theirs
 
-    def _ratios(self, place: Place) -> dict[int, float]:
-        """How many times as far as golden's the mean of a parameter moves in a step, by its name in
-        the target.
+    def _ratios(self, place: Place) -> dict[Names, float]:
+        """How many times as far as golden's the mean of a parameter, or of several as one, moves in
+        a step.
         """
-        mine, theirs = self._moves
-        pairs = [
-            ((place, names[0][0]), (place, names[1][0]))
+        known = {
+            names: [self._moved(number, place, names[number])[0] for number in (0, 1)]
             for names in self.judged
-            if max(map(len, names)) == 1
-        ]
-        return {
-            left[1]: mine[left][0] / theirs[right][0]
-            for left, right in pairs
-            if left in mine and right in theirs and theirs[right][0]
+            if all(
+                (place, name) in self._moves[number] for number in (0, 1) for name in names[number]
+            )
         }
+        return {names: mine / theirs for names, (mine, theirs) in known.items() if theirs}
+
+    def _moved(
+        self, number: int, place: Place, names: tuple[int, ...]
+    ) -> tuple[float, float, float]:
+        """By how much mean, least and most of parameters of a side change in a step."""
+        ends = [self._moves[number][place, name] for name in names]
+        before, after = (sketch(self._sides[number], rows) for rows in zip(*ends, strict=True))
+        mean = (after.total - before.total) / max(after.size, 1)
+        return mean, after.least - before.least, after.most - before.most
 
     @cached_property
     def _moves(self) -> list[Moves]:
-        """By how much mean, least and most of each parameter of either side change in a step."""
+        """The rows in which each parameter of either side is read last before a step writes to it,
+        and in which that is written last.
+        """
         return [_moves(side, last) for side, last in zip(self._sides, self.last, strict=True)]
 
     def _trained_alone(self, place: Place) -> list[Rows]:
@@ -580,16 +593,11 @@ def _learnt_sizes(side: Side, learnt: Words) -> dict[int, int]:
 
 def _moves(side: Side, last: dict[tuple[Place, int, int], int]) -> Moves:
     tensors, rows = side.tensors, _read_forward(side)
-    columns = tensors.mean, tensors.min, tensors.max
-    read = zip(places_of(side, rows), tensors.named[rows].tolist(), rows, strict=True)
-    known = [
-        (place, name, row, last[place, PARAMETER, name])
-        for place, name, row in read
-        if (place, PARAMETER, name) in last
-    ]
+    read = zip(places_of(side, rows), tensors.named[rows].tolist(), rows.tolist(), strict=True)
     return {
-        (place, name): tuple(float(column[after] - column[before]) for column in columns)
-        for place, name, before, after in known
+        (place, name): (row, last[place, PARAMETER, name])
+        for place, name, row in read
+        if row < last.get((place, PARAMETER, name), NONE)  # an average of them is read behind it
     }
 
 

@@ -15,7 +15,7 @@ from opscope.run.keys import NONE
 if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
 
-REORDERED = 1e-6  # by which statistics of the same numbers in another order are apart
+REORDERED = 1e-12  # by which sums of the same numbers in another order are apart; rounded ones more
 
 
 def turned_parameter(pairing: Pairing, mine: int, theirs: int) -> int:

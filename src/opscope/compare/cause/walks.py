@@ -193,6 +193,13 @@ class Walk:
         backward = self._side.words.get(int(self._side.calls.phase[call])) == "backward"
         return self._backward in (None, backward), self.weight(call), not self._heals(call)
 
+    def begins_behind(self, starts: list[int]) -> bool:
+        """Whether all of starts that compute with what the program was given are in a backward
+        pass.
+        """
+        within = [of for of, weight, _ in map(self.order, starts) if weight >= OF_DATA]
+        return bool(within) and all(within)
+
     def weight(self, call: int) -> int:
         """What a start computes with, as told above; most where a model goes on to compute from it,
         as it does not from the labels of a loss, and nothing agrees again.

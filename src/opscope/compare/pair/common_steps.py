@@ -204,8 +204,8 @@ def _averaged(side: Side, flow: Flow, through: Bools, update: int, since: int) -
         traits = traits_of(side.operator(call))
         if not side.calls.leaf[call] or traits.idle or traits.view:
             continue
-        made = flow.producer[inputs_of(side, call)]
-        if through[call] or not traits.pointwise or not (made > since).any():
+        if through[call] or not traits.pointwise:
             break
-        last = call
+        if (flow.producer[inputs_of(side, call)] > since).any():
+            last = call  # what is averaged may be made smaller first
     return last

@@ -21,12 +21,13 @@ from opscope.run.hashes import distinct
 from opscope.run.keys import NONE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from opscope.arrays import Floats, Ints, Words
 
 PARTS = 64  # parameters of one side that another holds as one
 STRIDES = (1, 2, 3, 4)  # how they stand among their neighbours: weights beside biases
+MOST_BESIDE = 8  # of each of several layers that another holds stacked
 EXACT = 1e-9  # of statistics of the same values, summed in another order
 SUMMED = 1e-5  # the same of dumps of other tools, which sum in float32
 DIGITS, SUMMED_DIGITS = 6, 3  # behind the first, of sums of squares in either
@@ -281,37 +282,50 @@ def _windows(
     for whole, held in wholes.items():
         if held.filled:
             continue
-        best: tuple[tuple[bool, float], tuple[int, ...]] | None = None
-        steps = partial(_strides, sizes, squares, held, near)
-        for start, stride in ((at, by) for at in range(len(names)) for by in steps(at)):
-            positions = range(start, len(names), stride)[:PARTS]
+        best: tuple[tuple[bool, bool, float], tuple[int, ...]] | None = None
+        several = False
+        for positions in _candidates(sizes, squares, held, near):
             count = _window((parts[names[at]] for at in positions), held, near)
             window = tuple(names[at] for at in positions[:count])
             if not window or used.intersection(window) or _padded(whole, window, parts, known):
                 continue
             found = _unlike(whole, window, known), window
-            if found[0][0] and LEFT < found[0][1] < float("inf"):
+            if found[0][0] and LEFT < found[0][2] < float("inf"):
                 continue  # a copy: one alone is trained, and both are written to, otherwise
-            best = found if best is None or found[0] < best[0] else best
-            if best[0] <= (False, LEFT):
+            several, best = best is not None, min(best or found, found)
+            if best[0] <= (False, False, LEFT):
                 break
-        if best is not None:
+        if best is None:
+            continue
+        chance = several and all(parts[name].filled for name in best[1])
+        if not (chance and LEFT < best[0][2] < float("inf")):  # gains and biases of another norm
             used.update(best[1])
             yield whole, best[1]
 
 
-def _strides(sizes: Ints, squares: Floats, whole: Sketch, near: float, start: int) -> list[int]:
-    """How far parts of a whole may stand from one another, from the one at this place on: near, or
-    as far as those that are as large are, and hold as much, as of layers that are stacked.
+def _candidates(
+    sizes: Ints, squares: Floats, whole: Sketch, near: float
+) -> Iterator[Sequence[int]]:
+    """Places at which the parts of a whole may stand, from each place on: at strides that are near,
+    or, as of layers that are stacked, a few beside each other, and as many as far behind, as far
+    behind those and so on, if they hold as much together.
     """
-    count, rest = divmod(whole.size, int(sizes[start]))
-    if rest or not 1 < count <= PARTS:
-        return [*STRIDES]
-    further = np.arange(STRIDES[-1] + 1, (len(sizes) - 1 - start) // (count - 1) + 1)
-    places = start + further[:, None] * np.arange(count)
-    fits = (sizes[places] == sizes[start]).all(axis=1)
-    fits &= np.abs(squares[places].sum(axis=1) - whole.squares) <= near * whole.squares
-    return [*STRIDES, *further[fits].tolist()]
+    for start in range(len(sizes)):
+        for stride in STRIDES:
+            yield range(start, len(sizes), stride)[:PARTS]
+        reach, size = 0, 0
+        while size < whole.size and start + reach < len(sizes) and reach < MOST_BESIDE:
+            size, reach = size + int(sizes[start + reach]), reach + 1
+            groups, rest = divmod(whole.size, size)
+            if rest or groups < 2 or groups * reach > PARTS:
+                continue
+            further = np.arange(reach, (len(sizes) - start - reach) // (groups - 1) + 1)
+            beside = np.arange(start, start + reach)
+            places = further[:, None, None] * np.arange(groups)[:, None] + beside
+            fits = (sizes[places] == sizes[beside]).all(axis=(1, 2))
+            held = squares[places].sum(axis=(1, 2))
+            fits &= np.abs(held - whole.squares) <= near * whole.squares
+            yield from places[fits].reshape(-1, groups * reach).tolist()
 
 
 def _padded(
@@ -325,13 +339,15 @@ def _padded(
     return alone and not _error(whole, window, gradients) <= LEARNT
 
 
-def _unlike(whole: int, window: tuple[int, ...], known: list[Known]) -> tuple[bool, float]:
-    """Whether one of a whole and its parts gets a gradient and the other does not, and how far what
-    the first step leaves of them is apart.
+def _unlike(whole: int, window: tuple[int, ...], known: list[Known]) -> tuple[bool, bool, float]:
+    """Whether one of a whole and its parts gets a gradient and the other does not, whether both get
+    one that is another, and how far what the first step leaves of them is apart.
     """
     learnt = [each.gradient for each in known]
-    alone = (whole in learnt[0]) != all(name in learnt[1] for name in window)
-    return alone and all(learnt), _error(whole, window, [each.left for each in known])
+    of_parts = [name in learnt[1] for name in window]
+    alone = not all(of_parts) if whole in learnt[0] else any(of_parts)
+    otherwise = LEARNT < _error(whole, window, learnt) < float("inf")
+    return alone and all(learnt), otherwise, _error(whole, window, [each.left for each in known])
 
 
 def _error(whole: int, window: tuple[int, ...], states: list[dict[int, Sketch]]) -> float:

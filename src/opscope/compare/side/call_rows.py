@@ -83,6 +83,19 @@ def handed_on(side: Side, call: int) -> int:
     return rows[0] if len(rows) == 1 else NONE
 
 
+def handed_down(side: Side, producer: Ints, row: int) -> list[int]:
+    """A row, and those above it that were only handed on to it. producer: the call that made each
+    row.
+    """
+    chain = [row]
+    while (made := int(producer[chain[-1]])) >= 0:
+        read = inputs_of(side, made)
+        if not computes_nothing(side.operator(made)) or len(read) != 1:
+            break
+        chain.append(read[0])
+    return chain
+
+
 def all_made(sides: tuple[Side, Side], rows: tuple[list[int], list[int]]) -> bool:
     """Whether calls that are recorded made all of some rows of both sides."""
     return all(
