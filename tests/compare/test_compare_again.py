@@ -355,3 +355,12 @@ def test_what_is_written_wrongly_is_told(tmp_path: Path, fault: str) -> None:
     for side in ("target", "golden"):
         assert marked_line(__file__, f"# {side}: {fault}") in told_lines(finding, side)
     assert not any("in another order" in why for why in finding.reasons)  # nor of rounded weights
+
+
+@pytest.mark.parametrize("fault", ["early", "warm"])
+def test_an_average_is_told_where_it_is_updated(tmp_path: Path, fault: str) -> None:
+    port, original = PAIRS[fault]
+    target, golden = recorded(port, tmp_path / "run", fault), recorded(original, tmp_path / "old")
+    finding = opscope.compare(target, golden).document.findings[0]
+    assert finding.source is not None
+    assert finding.source.endswith(f":{marked_line(__file__, f'# target: {fault}')}")
