@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.pair.levels import enclosing
-from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.call_rows import inputs_of, steps_of
 from opscope.compare.side.columns import MODULE
 from opscope.compare.side.contents import bears_identities, differentiated
 from opscope.operators.catalogue import traits_of
@@ -46,7 +46,7 @@ def _trained(side: Side, outermost: Ints, source: Ints, losses: Ints) -> Bools:
     """
     calls = side.calls
     backward = np.flatnonzero(side.in_phase("backward"))
-    places, at = np.unique(calls.rank * (1 << 32) + calls.step, return_inverse=True)
+    places, at = np.unique(steps_of(side), return_inverse=True)
     last = np.full(len(places), NONE)
     np.maximum.at(last, at[backward], backward)
     before: Bools = outermost < last[at[outermost]]

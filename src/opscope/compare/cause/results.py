@@ -11,7 +11,7 @@ import numpy as np
 from opscope.compare.cause.handed_out import handed_out
 from opscope.compare.cause.what_matters import FORWARD
 from opscope.compare.pair.unpaired import half_compiled
-from opscope.compare.side.call_rows import inputs_of, places_of
+from opscope.compare.side.call_rows import inputs_of, places_of, steps_of
 from opscope.compare.side.columns import ABSENT, API
 from opscope.compare.side.contents import (
     bears_identities,
@@ -209,7 +209,7 @@ def losses_of(side: Side, source: Ints) -> Ints:
     backward = np.flatnonzero(side.in_phase("backward"))
     if not len(backward):
         return _called_back(side, source)
-    _, first = np.unique(_step_of(side)[backward], return_index=True)
+    _, first = np.unique(steps_of(side)[backward], return_index=True)
     roots = side.which(calls.op, lambda op: family(op) == "ones_like")[backward]
     starts = np.union1d(backward[first], backward[roots])
     read = source[~tensors.output & np.isin(tensors.call, starts) & (tensors.size == 1)]
@@ -251,7 +251,7 @@ def _unread_numbers(side: Side, source: Ints) -> Ints:
     """The last number of each forward pass that goes before a backward one, or beside it, which no
     call of the forward pass reads.
     """
-    tensors, step = side.tensors, _step_of(side)
+    tensors, step = side.tensors, steps_of(side)
     trained = np.isin(step, step[side.in_phase("backward")])[tensors.call]
     rows = np.flatnonzero(_numbers(side) & trained)
     rows = np.setdiff1d(rows, source[~tensors.output & _of_forward(side)])
@@ -273,7 +273,7 @@ def _as_lost(
     side, tensors = sides[number], sides[number].tensors
     if spelling(side) != TENSORFLOW or spelling(sides[1 - number]) == TENSORFLOW:
         return mine
-    numbers, step = _numbers(side), _step_of(side)
+    numbers, step = _numbers(side), steps_of(side)
     backward = np.flatnonzero(side.in_phase("backward"))
     trained, first = np.unique(step[backward], return_index=True)
     begun = dict(zip(trained.tolist(), backward[first].tolist(), strict=True))
@@ -299,12 +299,6 @@ def _numbers(side: Side) -> Bools:
 def _of_forward(side: Side) -> Bools:
     """Rows of leaf calls of forward passes."""
     return (side.calls.leaf & side.in_phase("forward"))[side.tensors.call]
-
-
-def _step_of(side: Side) -> Ints:
-    """The rank and step of each call, as one number."""
-    steps: Ints = side.calls.rank * (1 << 32) + side.calls.step
-    return steps
 
 
 def read_out(side: Side) -> Ints:
@@ -346,6 +340,6 @@ def last_results(side: Side, source: Ints) -> Ints:
 
 def _last_of_steps(side: Side, rows: Ints) -> Ints:
     """The last of some rows in each step."""
-    _, last = np.unique(_step_of(side)[side.tensors.call[rows]][::-1], return_index=True)
+    _, last = np.unique(steps_of(side)[side.tensors.call[rows]][::-1], return_index=True)
     of_steps: Ints = np.sort(rows[::-1][last])
     return of_steps

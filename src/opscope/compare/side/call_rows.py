@@ -59,6 +59,12 @@ def places_of(side: Side, rows: Ints) -> list[tuple[int, int]]:
     return list(zip(side.calls.rank[calls].tolist(), side.calls.step[calls].tolist(), strict=True))
 
 
+def steps_of(side: Side) -> Ints:
+    """The rank and step of each call, as one number."""
+    steps: Ints = side.calls.rank * (1 << 32) + side.calls.step
+    return steps
+
+
 def computes_nothing(op: str) -> bool:
     """Whether an operator computes nothing of what it is given."""
     traits = traits_of(op)
