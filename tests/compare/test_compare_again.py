@@ -12,11 +12,9 @@ from typing import TypeVar
 
 import pytest
 import torch
-from tests.compare.told_lines import fitted, marked_line, recorded, told_lines
+from tests.compare.told_lines import compared, fitted, marked_line, told_lines
 from torch import Tensor, nn
 from torch.nn import functional as F
-
-import opscope
 
 WIDE, ROWS, LAYERS, STEPS, RATE, KEPT = 8, 6, 2, 4, 1e-4, 0.8
 TOKENS, VOCABULARY, LENGTH = 4, 20, 7
@@ -341,17 +339,15 @@ PAIRS = {
 
 @pytest.mark.parametrize("fault", PAIRS)
 def test_what_is_written_again_is_nothing(tmp_path: Path, fault: str) -> None:
-    port, original = PAIRS[fault]
-    target, golden = recorded(port, tmp_path / "run"), recorded(original, tmp_path / "golden")
-    document = opscope.compare(target, golden).document
+    comparison = compared(PAIRS[fault], tmp_path)
+    document = comparison.document
     assert (document.complete, document.findings) == (True, ())
 
 
 @pytest.mark.parametrize("fault", PAIRS)
 def test_what_is_written_wrongly_is_told(tmp_path: Path, fault: str) -> None:
-    port, original = PAIRS[fault]
-    target, golden = recorded(port, tmp_path / "run", fault), recorded(original, tmp_path / "old")
-    finding = opscope.compare(target, golden).document.findings[0]
+    comparison = compared(PAIRS[fault], tmp_path, fault)
+    finding = comparison.document.findings[0]
     for side in ("target", "golden"):
         assert marked_line(__file__, f"# {side}: {fault}") in told_lines(finding, side)
     assert not any("in another order" in why for why in finding.reasons)  # nor of rounded weights
@@ -359,8 +355,7 @@ def test_what_is_written_wrongly_is_told(tmp_path: Path, fault: str) -> None:
 
 @pytest.mark.parametrize("fault", ["early", "warm"])
 def test_an_average_is_told_where_it_is_updated(tmp_path: Path, fault: str) -> None:
-    port, original = PAIRS[fault]
-    target, golden = recorded(port, tmp_path / "run", fault), recorded(original, tmp_path / "old")
-    finding = opscope.compare(target, golden).document.findings[0]
+    comparison = compared(PAIRS[fault], tmp_path, fault)
+    finding = comparison.document.findings[0]
     assert finding.source is not None
     assert finding.source.endswith(f":{marked_line(__file__, f'# target: {fault}')}")

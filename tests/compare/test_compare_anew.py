@@ -11,10 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.compare.told_lines import fitted, marked_line, recorded, told_lines
+from tests.compare.told_lines import compared, fitted, marked_line, told_lines
 from torch import Tensor, nn
-
-import opscope
 
 WIDE, BATCH, STEPS, LAYERS, MEMBERS, RATE, KEPT = 6, 8, 4, 3, 2, 0.05, 0.6
 KINDS = ("up", "shift", "gate", "bend", "scale", "down")
@@ -153,16 +151,14 @@ PAIRS = {
 
 @pytest.mark.parametrize("fault", PAIRS)
 def test_weights_that_are_computed_anew_are_nothing(tmp_path: Path, fault: str) -> None:
-    port, original = PAIRS[fault]
-    target, golden = recorded(port, tmp_path / "run"), recorded(original, tmp_path / "golden")
-    document = opscope.compare(target, golden).document
+    comparison = compared(PAIRS[fault], tmp_path)
+    document = comparison.document
     assert (document.complete, document.findings) == (True, ())
 
 
 @pytest.mark.parametrize("fault", PAIRS)
 def test_what_they_are_computed_of_is_told(tmp_path: Path, fault: str) -> None:
-    port, original = PAIRS[fault]
-    target, golden = recorded(port, tmp_path / "run", fault), recorded(original, tmp_path / "old")
-    finding = opscope.compare(target, golden).document.findings[0]
+    comparison = compared(PAIRS[fault], tmp_path, fault)
+    finding = comparison.document.findings[0]
     for side in ("target", "golden"):
         assert marked_line(__file__, f"# {side}: {fault}") in told_lines(finding, side)

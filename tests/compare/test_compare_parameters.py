@@ -10,10 +10,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.compare.told_lines import fitted, marked_line, recorded, told_lines
+from tests.compare.told_lines import compared, fitted, marked_line, told_lines
 from torch import Tensor, nn
-
-import opscope
 
 WIDE, BATCH, STEPS, WORDS, KEPT, RATE = 6, 5, 3, 9, 0.7, 0.1
 
@@ -180,15 +178,13 @@ PAIRS = {
 
 @pytest.mark.parametrize("fault", PAIRS)
 def test_parameters_that_are_held_otherwise_are_nothing(tmp_path: Path, fault: str) -> None:
-    port, original = PAIRS[fault]
-    target, golden = recorded(port, tmp_path / "run"), recorded(original, tmp_path / "golden")
-    assert not opscope.compare(target, golden).document.findings
+    comparison = compared(PAIRS[fault], tmp_path)
+    assert not comparison.document.findings
 
 
 @pytest.mark.parametrize("fault", PAIRS)
 def test_what_is_made_of_them_otherwise_is_told(tmp_path: Path, fault: str) -> None:
-    port, original = PAIRS[fault]
-    target, golden = recorded(port, tmp_path / "run", fault), recorded(original, tmp_path / "old")
-    finding = opscope.compare(target, golden).document.findings[0]
+    comparison = compared(PAIRS[fault], tmp_path, fault)
+    finding = comparison.document.findings[0]
     for side in ("target", "golden"):
         assert marked_line(__file__, f"# {side}: {fault}") in told_lines(finding, side)

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 import opscope
+from opscope.compare.tell.comparison import Comparison
 from opscope.run.finding import Finding
 
 Labelled = tuple[Tensor, Tensor]  # rows, and their labels or what is to be made of them
@@ -20,6 +21,14 @@ def recorded(program: Callable[[str], None], to: Path, fault: str = "") -> Path:
     with opscope.record(to, values="none"):
         program(fault)
     return to
+
+
+def compared(
+    pair: tuple[Callable[[str], None], Callable[[str], None]], to: Path, fault: str = ""
+) -> Comparison:
+    """A port with a fault beside its original."""
+    port, original = pair
+    return opscope.compare(recorded(port, to / "run", fault), recorded(original, to / "golden"))
 
 
 def labelled(seed: int, *, steps: int, size: tuple[int, int], classes: int) -> list[Labelled]:
