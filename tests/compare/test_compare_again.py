@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs that somebody else has written again in another manner: norms of all layers in one
 tensor, averages that are evaluated within each step, tables in one, attention that leaves padding
-to the loss.
+to the loss, penalties beside decay.
 """
 
 from __future__ import annotations
@@ -297,11 +297,12 @@ def texts() -> list[tuple[Tensor, Tensor]]:
 def padded(_: str) -> None:
     net = drawn(Text)[0]
     sgd = torch.optim.SGD(net.parameters(), lr=0.05)
-    causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+    causal = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()  # golden: shifted
     for ids, there in texts():
         logits = net(ids, causal & there[:, None])
         labels = ids.masked_fill(~there, -100)[:, 1:]
-        loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), labels.flatten(), ignore_index=-100)
+        scores = logits[:, :-1].flatten(0, 1)
+        loss = F.cross_entropy(scores, labels.flatten(), ignore_index=-100)  # golden: counted
         sgd.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         sgd.step()
@@ -310,16 +311,101 @@ def padded(_: str) -> None:
 def left_to_the_loss(fault: str) -> None:
     net = drawn(Text)[0]
     w = {name: value.detach().clone().requires_grad_() for name, value in net.named_parameters()}
-    future = torch.full((LENGTH, LENGTH), float("-inf")).triu(1)
+    future = torch.full((LENGTH, LENGTH), float("-inf")).triu(2 if fault == "shifted" else 1)
     for ids, there in texts():
         x = w["words.weight"][ids]
         q, k, v = (x @ w["qkv.weight"].T + w["qkv.bias"]).chunk(3, -1)
-        mixed = torch.softmax(q @ k.mT / WIDE**0.5 + future, -1) @ v
+        mixed = torch.softmax(q @ k.mT / WIDE**0.5 + future, -1) @ v  # target: shifted
         x = x + mixed @ w["out.weight"].T + w["out.bias"]
         head = w["words.weight"].detach() if fault == "tied" else w["words.weight"]
         shares = (x @ head.T)[:, :-1].log_softmax(-1)  # target: tied
         lost = -shares.gather(-1, ids[:, 1:, None]).squeeze(-1)
-        loss = (lost * there[:, 1:]).sum() / there[:, 1:].sum()
+        count = there.sum() if fault == "counted" else there[:, 1:].sum()
+        loss = (lost * there[:, 1:]).sum() / count  # target: counted
+        grads = torch.autograd.grad(loss, [*w.values()])
+        with torch.no_grad():
+            for value, grad in zip(w.values(), grads, strict=True):
+                value.sub_(0.05 * grad)
+
+
+# A penalty of some weights in the loss, beside a weight decay of the optimizer
+
+
+class Two(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(WIDE, 2 * WIDE), nn.Linear(2 * WIDE, WIDE)
+
+    def forward(self, x: Tensor) -> Tensor:
+        made: Tensor = self.second(F.silu(self.first(x)))  # golden: silu
+        return made
+
+
+def decayed(_: str) -> None:
+    net = drawn(Two)[0]
+    groups = [
+        {"params": [net.first.weight], "weight_decay": 0.02},
+        {"params": [net.first.bias, *net.second.parameters()]},
+    ]
+    adam = torch.optim.Adam(groups, lr=RATE)
+    for x, y in batches():
+        loss = F.mse_loss(net(x), y)
+        adam.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+
+
+def penalised(fault: str) -> None:
+    net = drawn(Two)[0]
+    w = {name: value.detach().clone().requires_grad_() for name, value in net.named_parameters()}
+    means = {name: torch.zeros_like(value) for name, value in w.items()}
+    squares = {name: torch.zeros_like(value) for name, value in w.items()}
+    for step, (x, y) in enumerate(batches(), 1):
+        wide = x @ w["first.weight"].T + w["first.bias"]
+        wide = wide * torch.sigmoid(1.702 * wide if fault == "silu" else wide)  # target: silu
+        loss = (wide @ w["second.weight"].T + w["second.bias"] - y).square().mean()
+        penalty = 0.01 * w["first.weight"].square().sum()
+        grads = torch.autograd.grad(loss + penalty, [*w.values()])
+        with torch.no_grad():
+            for (name, value), grad in zip(w.items(), grads, strict=True):
+                means[name] = 0.9 * means[name] + 0.1 * grad
+                squares[name] = 0.999 * squares[name] + 0.001 * grad * grad
+                off = (squares[name] / (1 - 0.999**step)).sqrt() + 1e-8
+                value.sub_(RATE * (means[name] / (1 - 0.9**step)) / off)
+
+
+# A head that reads the table of words
+
+
+class Words(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.norm = nn.Embedding(VOCABULARY, WIDE), nn.LayerNorm(WIDE)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = self.norm(self.words(ids).tanh())
+        return F.linear(x, self.words.weight)  # golden: held
+
+
+def read_twice(_: str) -> None:
+    net = drawn(Words)[0]
+    sgd = torch.optim.SGD(net.parameters(), lr=0.05)
+    for ids, _there in texts():
+        loss = F.cross_entropy(net(ids[:, :-1]).flatten(0, 1), ids[:, 1:].flatten())
+        sgd.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        sgd.step()
+
+
+def read_once(fault: str) -> None:
+    net = drawn(Words)[0]
+    w = {name: value.detach().clone().requires_grad_() for name, value in net.named_parameters()}
+    for ids, _there in texts():
+        table = w["words.weight"]
+        x = F.layer_norm(table[ids[:, :-1]].tanh(), [WIDE], w["norm.weight"], w["norm.bias"])
+        head = table.detach() if fault == "held" else table
+        shares = (x @ head.T).log_softmax(-1)  # target: held
+        loss = -shares.gather(-1, ids[:, 1:, None]).mean()
         grads = torch.autograd.grad(loss, [*w.values()])
         with torch.no_grad():
             for value, grad in zip(w.values(), grads, strict=True):
@@ -334,6 +420,10 @@ PAIRS = {
     "warm": (averaged_anew, averaged),
     "mean": (one_table, tables),
     "tied": (left_to_the_loss, padded),
+    "counted": (left_to_the_loss, padded),
+    "shifted": (left_to_the_loss, padded),
+    "silu": (penalised, decayed),
+    "held": (read_once, read_twice),
 }
 
 
@@ -359,3 +449,10 @@ def test_an_average_is_told_where_it_is_updated(tmp_path: Path, fault: str) -> N
     finding = comparison.document.findings[0]
     assert finding.source is not None
     assert finding.source.endswith(f":{marked_line(__file__, f'# target: {fault}')}")
+
+
+def test_a_weight_that_is_read_detached_is_said_to_be(tmp_path: Path) -> None:
+    finding = compared(PAIRS["held"], tmp_path, "held").document.findings[0]
+    assert finding.source is not None
+    assert finding.source.endswith(f":{marked_line(__file__, '# target: held')}")
+    assert any("it is detached" in why for why in finding.reasons)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Samples of elements: of no order, changed by nothing beside them, and next to nothing by rounding."""
+"""Tensors by samples of their elements: parts of wholes, and rows that agree beside others."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opscope.arrays import Floats
-from opscope.compare.pair.samples import MANTISSAS, Sampled, parts_of, sample
+from opscope.compare.pair.samples import Sampled, alike_in_part, parts_of
+from opscope.kernels.reference import sample
 
 SEEDS = st.integers(0, 2**32 - 1)
 SIZES = st.integers(40, 5000)
@@ -20,20 +21,12 @@ def drawn(seed: int, size: int) -> Floats:
 
 
 def sampled(*tensors: Floats) -> Sampled:
-    return Sampled(
-        np.stack([sample(each) for each in tensors]),
-        np.array([each.size for each in tensors]),
+    counts = [np.count_nonzero(each) for each in tensors]
+    return Sampled.of(
+        np.array([sample(each) or [np.nan] * 8 for each in tensors]),
+        (np.array([each.size for each in tensors]), np.array(counts)),
         np.zeros(len(tensors), dtype=np.uint64),
     )
-
-
-@given(SEEDS, SIZES)
-def test_neither_order_nor_what_is_no_number_changes_a_sample(seed: int, size: int) -> None:
-    numbers = drawn(seed, size)
-    shuffled = np.random.default_rng(seed + 1).permutation(numbers)
-    filled = np.concatenate([shuffled, np.float32([0, np.nan, np.inf, -np.inf, -1e9, 0])])
-    assert (sample(filled.reshape(2, -1) if size % 2 == 0 else filled) == sample(numbers)).all()
-    assert np.isin(sample(numbers), numbers).all()
 
 
 @given(SEEDS, SIZES)
@@ -61,13 +54,25 @@ def test_a_whole_is_no_part_and_one_of_another_step_neither() -> None:
     assert not len(parts_of(later, whole)[0])
 
 
+@given(SEEDS, SIZES)
+def test_rows_that_are_the_same_are_found_beside_others(seed: int, size: int) -> None:
+    one, other, rest = drawn(seed, size), drawn(seed + 1, size), drawn(seed + 2, size)
+    mine = np.concatenate([one[: size * 9 // 10], rest[size * 9 // 10 :]])
+    found = alike_in_part(sampled(mine, other), sampled(one, rest))
+    assert (0, 0) in zip(*(each.tolist() for each in found), strict=True)
+    assert 1 not in found[0]  # of two that have nothing in common
+    assert not len(alike_in_part(sampled(mine), sampled(one[:-1]))[0])
+
+
 def test_few_numbers_tell_nothing() -> None:
     counts = np.float32([1.5, 2.5] * 20)
     assert not len(parts_of(sampled(counts[:30]), sampled(counts))[0])
+    roots = np.sqrt(np.arange(1, 9, dtype=np.float32))  # of degrees, in both of two graphs
+    mine, theirs = sampled(np.repeat(roots, 40)), sampled(np.repeat(roots, [20, 60] * 4))
+    assert not len(alike_in_part(mine, theirs)[0])
 
 
 def test_without_numbers_there_is_no_sample() -> None:
-    assert np.isnan(sample(np.zeros(9, dtype=np.float32))).all()
-    assert sample(np.zeros(0, dtype=np.float32)).shape == MANTISSAS.shape
     empty = sampled(np.zeros(9, dtype=np.float32))
     assert not len(parts_of(empty, empty)[0])
+    assert not len(alike_in_part(empty, empty)[0])

@@ -20,8 +20,11 @@ void print(const char* isa, const opscope::Statistics& s) {
     else std::printf("- - - - ");
     if (s.has_int) std::printf("%lld %lld ", static_cast<long long>(s.min_int), static_cast<long long>(s.max_int));
     else std::printf("- - ");
-    if (s.has_digest) std::printf("%llu\n", static_cast<unsigned long long>(s.digest));
-    else std::printf("-\n");
+    if (s.has_digest) std::printf("%llu", static_cast<unsigned long long>(s.digest));
+    else std::printf("-");
+    if (s.has_sample)
+        for (const float one : s.sample) std::printf(" %a", static_cast<double>(one));
+    std::printf("\n");
 }
 
 void in_threads(int count, const std::function<void(int)>& task) {

@@ -125,10 +125,11 @@ def encoded(array: Any, *, digest: bool, threads: int) -> bytes:
 
 def decoded(line: str) -> tuple[str, Statistics]:
     isa, *fields = line.split()
-    counts, floats, exact = fields[:8], fields[8:12], fields[12:]
+    counts, floats, exact, sample = fields[:8], fields[8:12], fields[12:15], fields[15:]
     values = [None if field == "-" else float.fromhex(field) for field in floats]
     ends = [None if field == "-" else int(field) for field in exact]
-    return isa, Statistics(*map(int, counts), *values, *ends)  # type: ignore[arg-type]
+    sampled = tuple(map(float.fromhex, sample)) or None
+    return isa, Statistics(*map(int, counts), *values, *ends, sampled)  # type: ignore[arg-type]
 
 
 def check(command: list[str | Path], isas: list[str]) -> None:

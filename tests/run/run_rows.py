@@ -26,6 +26,7 @@ CELLS = {
     "bool": st.booleans(),
     "string": TEXT,
     "list<int64>": st.lists(INT64, max_size=4).map(tuple),
+    "list<float32>": st.lists(st.floats(width=32), max_size=4).map(tuple),
     "list<string>": st.lists(TEXT, max_size=3).map(tuple),
     "struct<shard:string,key:string>": st.builds(ValueRef, TEXT, TEXT),
 }

@@ -224,4 +224,4 @@ def _statistics(values: Array) -> dict[str, Any]:
     from opscope.kernels import statistics
 
     measured = statistics(values)
-    return {name: getattr(measured, name) for name in (*STATISTICS, "digest")}
+    return {name: getattr(measured, name) for name in (*STATISTICS, "digest", "sample")}

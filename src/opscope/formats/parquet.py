@@ -58,6 +58,7 @@ _SQL = {
     "bool": "BOOLEAN",
     "string": "VARCHAR",
     "list<int64>": "BIGINT[]",
+    "list<float32>": "FLOAT[]",
     "list<string>": "VARCHAR[]",
     "struct<shard:string,key:string>": 'STRUCT("shard" VARCHAR, "key" VARCHAR)',
 }

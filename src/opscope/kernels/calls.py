@@ -221,7 +221,7 @@ class Observed:
         known = self.version.statistics if self.version is not None else None
         if known is None:
             return {}
-        columns = {name: getattr(known, name) for name in STATISTICS}
+        columns = {name: getattr(known, name) for name in (*STATISTICS, "sample")}
         if self.copies != 1:
             columns.update(
                 {name: columns[name] * self.copies for name in COUNTS if columns[name] is not None}

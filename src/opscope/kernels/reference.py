@@ -23,6 +23,9 @@ MASK = 0xFFFFFFFFFFFFFFFF
 CHUNK_BYTES = 512 * 8 * BLOCK_WORDS  # bounds the memory that the intermediate arrays take
 NEAR = 0.9
 LIMIT = 65504.0
+MANTISSAS = (1.03, 1.15, 1.29, 1.41, 1.53, 1.67, 1.79, 1.93)
+FEWEST, MOST = 8, 8192  # elements of which statistics hold a sample
+HUGE = 8192.0  # as masks are filled with
 
 
 class Statistics(msgspec.Struct, frozen=True):
@@ -34,7 +37,8 @@ class Statistics(msgspec.Struct, frozen=True):
     where it is only known that there are some. `min`, `max`, `mean` and `l2norm` are over the
     finite elements, of a complex array over the magnitudes; a complex element is NaN when either
     part is, else `pos_inf` when either part is infinite. `min_int` and `max_int` are exact, of
-    integers and booleans that fit in 64 signed bits. `digest` is what `digest()` answers.
+    integers and booleans that fit in 64 signed bits. `digest` is what `digest()` answers, `sample`
+    what `sample()` does, of FEWEST to MOST elements of float32 or float64.
     """
 
     size: int
@@ -52,6 +56,7 @@ class Statistics(msgspec.Struct, frozen=True):
     min_int: int | None = None
     max_int: int | None = None
     digest: int | None = None
+    sample: tuple[float, ...] | None = None
 
 
 def mix(h: int) -> int:
@@ -110,9 +115,12 @@ def statistics(array: Array, *, digest: bool = True) -> Statistics:
             if finite.size:
                 low.append(finite.min())
                 high.append(finite.max())
-        record = Statistics(array.size, *counts.tolist())
+        counted: list[Any] = counts.tolist()
+        record = Statistics(array.size, *counted)
         if digest:
             record = replace(record, digest=_digest(flat))
+        if FEWEST <= flat.size <= MOST and flat.dtype.name in ("float32", "float64"):
+            record = replace(record, sample=sample(flat))
         if not low:
             return record
         mean, l2norm = _moments(flat, max(abs(float(min(low))), abs(float(max(high)))))
@@ -122,6 +130,29 @@ def statistics(array: Array, *, digest: bool = True) -> Statistics:
     if low[0].dtype.kind == "f" or int(max(high)) >= 2**63:
         return record
     return replace(record, min_int=int(min(low)), max_int=int(max(high)))
+
+
+def sample(values: Array) -> tuple[float, ...] | None:
+    """Of each of MANTISSAS the element, as a float32, whose mantissa is nearest; of several the
+    largest by magnitude, of two of one magnitude the negative one. None where no element counts:
+    zeros, denormals, what is not finite and what masks are filled with do not.
+
+    No order of the elements changes it, rounding seldom does, and of two arrays one of which has
+    the elements of the other and more, as many are the same as the part's share is: min-wise
+    hashing (Broder, 1997) with a function that rounding changes next to nothing.
+    """
+    with np.errstate(all="ignore"):
+        bits = np.ravel(values).astype(np.float32).view(np.uint32)
+    magnitude = bits & np.uint32(0x7FFFFFFF)
+    bits = bits[(magnitude >= 0x00800000) & (magnitude <= np.float32(HUGE).view(np.uint32))]
+    if not bits.size:
+        return None
+    wanted = np.array(MANTISSAS, dtype=np.float32).view(np.uint32) & 0x007FFFFF
+    distance = np.abs((bits & 0x007FFFFF).astype(np.int64)[:, None] - wanted)
+    rank = (bits << np.uint32(1)) | (bits >> np.uint32(31))
+    chosen = np.where(distance == distance.min(axis=0), rank[:, None], 0).max(axis=0)
+    found = (chosen >> np.uint32(1)) | (chosen << np.uint32(31))
+    return tuple(found.astype(np.uint32).view(np.float32).tolist())
 
 
 def near_limit(dtype: np.dtype[Any]) -> float:

@@ -2,7 +2,7 @@
 """Rows of the tables as Arrow arrays, and back, by nanoarrow alone.
 
 A table is a struct array whose children are the columns of schema.TABLES in order. Types are named
-as in schema.py: "int32", "int64", "uint64", "float64", "bool", "string", "list<T>",
+as in schema.py: "int32", "int64", "uint64", "float32", "float64", "bool", "string", "list<T>",
 "struct<name:T,…>". Layout of the buffers: the Arrow columnar format 1.0 (validity bitmap, least
 significant bit first; int32 offsets for strings and lists).
 """
@@ -29,7 +29,13 @@ from opscope.run.schema import PROCESS_TYPES, RECORDS, TABLES, ValueRef
 if TYPE_CHECKING:
     from opscope.run.protocol import ArrowStream
 
-NUMBERS = {"int32": np.int32, "int64": np.int64, "uint64": np.uint64, "float64": np.float64}
+NUMBERS = {
+    "int32": np.int32,
+    "int64": np.int64,
+    "uint64": np.uint64,
+    "float32": np.float32,
+    "float64": np.float64,
+}
 ROWS_PER_BATCH = 8192
 
 

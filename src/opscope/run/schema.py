@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 SCHEMA_MAJOR = 1
-SCHEMA_MINOR = 1
+SCHEMA_MINOR = 2
 
 Level = str  # operator | api | module | graph
 Phase = str  # forward | backward | optimizer | recompute | communication
@@ -97,6 +97,7 @@ class Tensor(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     min_int: int | None = None
     max_int: int | None = None
     digest: int | None = None
+    sample: tuple[float, ...] | None = None
     value: ValueRef | None = None
 
 
@@ -231,6 +232,7 @@ TENSOR_TYPES: dict[str, str] = {
     "min_int": "int64",
     "max_int": "int64",
     "digest": "uint64",
+    "sample": "list<float32>",
     "value": "struct<shard:string,key:string>",
 }
 STACK_TYPES: dict[str, str] = {"process": "int32", "stack": "int32", "frames": "list<string>"}

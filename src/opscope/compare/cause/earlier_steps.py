@@ -169,8 +169,9 @@ def _errors(content: Sketch, others: dict[int, Sketch]) -> list[float]:
 
 
 def _of_more(side: Side, call: int) -> bool:
-    """Whether a call reads several tensors."""
-    return len(inputs_of(side, call)) > 1
+    """Whether a call reads several tensors, not parameters alone, as for an average of them."""
+    read = inputs_of(side, call)
+    return len(read) > 1 and not side.tensors.parameter[read].all()
 
 
 def _first_backward(side: Side) -> dict[int, int]:

@@ -16,6 +16,7 @@ from opscope.compare.pair.parameters import learnt_names
 from opscope.compare.pair.unpaired import graphs_of
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.lowering import STAGED, spelling
+from opscope.compare.side.records import Cells
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE, place_of
 
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 
 MISSES = "gradients flow back through it, through golden's they do not: a detach is missing"
 MOST_CALLS = 64  # without gradients, on the way to what has some
+HANDS = "a parameter that it reads gets gradients from it, golden's does not: a detach is missing"
+KEEPS = "a parameter that it reads gets no gradients from it, golden's does: it is detached"
 CUTS = "no gradients flow back through it, through golden's they do: it is detached, or frozen"
 
 
@@ -76,6 +79,38 @@ def branching(
             if _computes(pairing, row) and _reads_graded(pairing, number, end, back, graded):
                 return _path(pairing, meetings, row, words)
     return None
+
+
+def held_back(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Path | None:
+    """The first calls of a rank and step that make the same, and through both of which gradients
+    flow, of which one side's alone reads a parameter that is detached; None where there are none.
+    """
+    sides, unmet = (pairing.target, pairing.golden), meetings.unmet(0)
+    back = [_with_gradients(side) for side in sides]
+    calls, tensors = sides[0].calls, sides[0].tensors
+    here = back[0] & (calls.rank == place[0]) & (calls.step == place[1]) & calls.leaf
+    partner = meetings.partner[0]
+    rows = np.flatnonzero(tensors.output & here[tensors.call] & ~unmet & (partner >= 0))
+    met = tensors.call[rows], sides[1].tensors.call[partner[rows]]
+    held = [_reads_detached(side, call) for side, call in zip(sides, met, strict=True)]
+    apart = np.flatnonzero((held[0] != held[1]) & back[1][met[1]])
+    if not len(apart):
+        return None
+    first = apart[0]
+    return Path(int(met[0][first]), int(met[1][first]), KEEPS if held[0][first] else HANDS)
+
+
+def _reads_detached(side: Side, calls: Ints) -> Bools:
+    """Which calls read a parameter that gets gradients, but as something that needs none."""
+    tensors = side.tensors
+    read = tensors.parameter & ~tensors.output & np.isin(tensors.named, learnt_names(side))
+    rows = np.flatnonzero(read & np.isin(tensors.call, calls))
+    if side.base is not None:
+        return np.zeros(len(calls), dtype=np.bool_)
+    needs = Cells(side).of_tensors("requires_grad", rows)
+    detached = [each is False for each in needs]
+    found: Bools = np.isin(calls, tensors.call[rows[np.array(detached, dtype=np.bool_)]])
+    return found
 
 
 def _reads_graded(pairing: Pairing, number: int, row: int, back: Bools, graded: Words) -> bool:

@@ -5,6 +5,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from opscope.compare.cause.start_pairs import one_family
+from opscope.compare.pair.arguments import difference_of
+from opscope.compare.pair.meetings import AGREEING, COARSEST, FINEST
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, outputs_of
 from opscope.operators.catalogue import traits_of
@@ -12,8 +17,10 @@ from opscope.operators.catalogue import traits_of
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Floats
     from opscope.compare.pair.meetings import Meetings
+    from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
+BURST = 50.0  # roundings of a coarse type, to which one call does not come
 STEEPEST = 8.0  # times by which an operator that is right may make rounding larger
 
 
@@ -47,3 +54,31 @@ def _grown(side: Side, call: int, apart: tuple[Floats, Floats], unmet: Bools) ->
     absolute = max((relative * largest for relative, largest in before), default=0.0)
     kept = all(error[row] * reach[row] < absolute for row in made)
     return bool(kept and (handed.masks or handed.moves))
+
+
+def bursts(
+    pairing: Pairing, starts: tuple[int, int], meetings: Meetings, dim: tuple[Bools, Bools]
+) -> bool:
+    """Whether what either of two calls makes is further apart than roundings of a coarse type come
+    to, of what is the same to those of float32 than its limit; or the two are called with other
+    arguments. dim are the rows whose statistics tell nothing.
+    """
+    alike = min(starts) >= 0 and one_family(pairing, *starts)
+    if alike and difference_of(pairing, *starts):
+        return True
+    sides, most = (pairing.target, pairing.golden), BURST * meetings.unit
+    apart = [
+        _apart_by(sides[number], call, meetings.error[number], dim[number])
+        for number, call in enumerate(starts)
+        if call >= 0
+    ]
+    return any(made > (COARSEST if read <= AGREEING * FINEST else most) for read, made in apart)
+
+
+def _apart_by(side: Side, call: int, error: Floats, dim: Bools) -> tuple[float, float]:
+    """How far what a call reads, and what it makes, is from the other side's, as far as statistics
+    tell; inf of what it makes where they tell nothing.
+    """
+    read = [float(error[row]) for row in inputs_of(side, call)]
+    made = [float(error[row]) for row in outputs_of(side, call) if not dim[row]]
+    return max(read, default=np.inf), max(made, default=np.inf)

@@ -19,13 +19,14 @@ import numpy as np
 from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
 from opscope.compare.cause.earlier_steps import EarlierSteps, read_crosswise
-from opscope.compare.cause.gradient_paths import branching, one_sided
-from opscope.compare.cause.grown_errors import grown
+from opscope.compare.cause.gradient_paths import branching, held_back, one_sided
+from opscope.compare.cause.grown_errors import bursts, grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.partings import Parting
 from opscope.compare.cause.penalties import without_penalties
 from opscope.compare.cause.read_out import read_out_apart
 from opscope.compare.cause.region_calls import regions_of, updated_alike, with_calls
+from opscope.compare.cause.row_partings import parts_in_all_rows
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.shared_results import SharedResults
 from opscope.compare.cause.start_pairs import StartPairs, one_family
@@ -40,9 +41,7 @@ from opscope.compare.cause.what_matters import (
 )
 from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.meetings import (
-    AGREEING,
     COARSEST,
-    FINEST,
     Meetings,
     meet,
     normed,
@@ -50,7 +49,7 @@ from opscope.compare.pair.meetings import (
     vague,
 )
 from opscope.compare.pair.parameters import first_read, same_parameters
-from opscope.compare.pair.samples import with_parts
+from opscope.compare.pair.samples import with_parts, with_rows
 from opscope.compare.side.call_rows import all_made, handed_down, inputs_of, outputs_of
 from opscope.compare.side.lowering import worlds_apart
 from opscope.operators.catalogue import traits_of
@@ -64,7 +63,6 @@ if TYPE_CHECKING:
     from opscope.compare.pair.parameters import Names
 
 
-BURST = 50.0  # roundings of a coarse type, to which one call does not come
 LEAP = 16.0  # limits that roundings do not pass, though an operator makes much of them
 CLOSE = 5e-7  # of itself: a number that is further off may just have hardly changed
 MAX_NORMS = 8  # that what is apart may have come through unseen
@@ -173,14 +171,10 @@ class Regions:
 
     def _first_parting(self, *, values: bool) -> Parting | None:
         """The same, where nothing is known of the order of elements."""
-        apart = without_penalties(
-            self.pairing,
-            self.meetings,
-            self.unmet,
-            [*self._results.apart(self.meetings, self.unmet), *self._states.apart()],
-        )
+        apart = self._with_results([*self._states.apart()])
         apart = self._results.borne_out(apart, self.unmet)
-        if not apart:
+        seen = self._results.shown and not self._results.cut
+        if not apart or (seen and self._states.barely(apart)):
             return self._by_left_states() or self._by_read_out()
         place, stage, _ = min(apart, key=lambda entry: entry[:2])
         if stage == GRADIENT and place in self._results.cut and (lost := self._lost_at(place)):
@@ -190,16 +184,36 @@ class Regions:
             return self._by_left_states()
         if parting and self._states.faint(apart, parting.start[0]):
             return self._by_left_states() or self._by_read_out()
-        if not values or parting is None or parting.sized:
-            return parting
+        if parting is None or (parting.sized or not values):
+            return self._in_all_rows(apart, parting) if parting else None
         # To follow back alone: that something is a part of a whole proves no result.
+        parts = with_parts(self.pairing, self.meetings, self._leaf)
+        return self._meeting_in(parts, apart) or parting
+
+    def _meeting_in(self, parts: Meetings, apart: list[Apart]) -> Parting | None:
+        """Where what is apart begins to be so, if what meets in part counts as meeting; None where
+        nothing does.
+        """
         whole = self.meetings
-        self.meetings = with_parts(self.pairing, whole, self._leaf)
-        if self.meetings is whole:
-            return parting
-        self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
+        if parts is whole:
+            return None
+        self.meetings, self.unmet = parts, (parts.unmet(0), parts.unmet(1))
         self._parts = whole.unmet(0) & ~self.unmet[0], whole.unmet(1) & ~self.unmet[1]
-        return self._followed_back(apart) or parting
+        return self._followed_back(apart)
+
+    def _in_all_rows(self, apart: list[Apart], parting: Parting) -> Parting:
+        """A parting, or the later one at which rows part that agree until there: those in which the
+        two part first may be rows that no loss counts.
+        """
+        if parting.stage != FORWARD:
+            return parting
+        known = self.meetings, self.unmet, self._parts
+        later = self._meeting_in(with_rows(self.pairing, self.meetings, self._leaf), apart)
+        marks = self._parts[0], self.meetings.unmet(0)
+        if later and parts_in_all_rows(self.pairing, marks, (parting, later), apart):
+            return later
+        self.meetings, self.unmet, self._parts = known
+        return parting
 
     def _followed_back(self, apart: list[Apart]) -> Parting | None:
         """Where what is apart begins to be so."""
@@ -211,12 +225,19 @@ class Regions:
         seen, whole = apart, self.unmet
         self.unmet = self._limited(0, stage), self._limited(1, stage)
         earlier = self._lasting(self._states.apart(self._finer), place)
-        parting = self._earliest([*seen, *self._results.apart(self.meetings, self.unmet), *earlier])
+        parting = self._earliest([*self._with_results(seen), *earlier])
         if parting is not None and (parting.grown or self._faint(parting, whole[0])):
             self.unmet = whole
             again = self._earliest(seen)
             parting = again if again and self._leaps(0, again.start[0]) else parting
         return parting
+
+    def _with_results(self, apart: list[Apart]) -> list[Apart]:
+        """What is apart, and the results that are, but for penalties that the other side's
+        optimizer works in.
+        """
+        results = self._results.apart(self.meetings, self.unmet)
+        return without_penalties(self.pairing, self.meetings, self.unmet, [*results, *apart])
 
     def _faint(self, parting: Parting, apart: Bools) -> bool:
         """Whether nothing that the target's start makes is apart by the whole limits, and what
@@ -265,7 +286,9 @@ class Regions:
 
     def _judged_by_growth(self, parting: Parting) -> Parting:
         """A parting, and whether rounding that grew until it is seen is all that there is to it."""
-        if self.meetings.coarse and not self._bursts(parting.start):
+        if self.meetings.coarse and not bursts(
+            self.pairing, parting.start, self.meetings, self._vague
+        ):
             return msgspec.structs.replace(parting, grown=True)
         if parting.words or parting.row >= 0 or min(parting.start) < 0:
             return parting
@@ -288,31 +311,6 @@ class Regions:
             and not difference_of(self.pairing, mine, theirs)
             and crossed(self.pairing, self.meetings, parting.start) is None
         )
-
-    def _bursts(self, start: tuple[int, int]) -> bool:
-        """Whether what either of two calls makes is further apart than roundings of a coarse type
-        come to, of what is the same to those of float32 than its limit; or the two are called with
-        other arguments.
-        """
-        if self._called_otherwise(start):
-            return True
-        most = BURST * self.meetings.unit
-        apart = [self._apart_by(number, call) for number, call in enumerate(start) if call >= 0]
-        return any(made > (COARSEST if read <= AGREEING * FINEST else most) for read, made in apart)
-
-    def _called_otherwise(self, start: tuple[int, int]) -> bool:
-        """Whether two calls are of one operator, with other arguments."""
-        alike = min(start) >= 0 and one_family(self.pairing, *start)
-        return alike and bool(difference_of(self.pairing, *start))
-
-    def _apart_by(self, number: int, call: int) -> tuple[float, float]:
-        """How far what a call reads, and what it makes, is from the other side's, as far as
-        statistics tell; inf of what it makes where they tell nothing.
-        """
-        side, error = self._sides[number], self.meetings.error[number]
-        read = [float(error[row]) for row in inputs_of(side, call)]
-        made = [float(error[row]) for row in outputs_of(side, call) if not self._vague[number][row]]
-        return max(read, default=np.inf), max(made, default=np.inf)
 
     def _leaps(self, number: int, call: int) -> bool:
         """Whether what a call makes is further apart than roundings may come to anywhere."""
@@ -391,6 +389,8 @@ class Regions:
         """
         telling = stage == GRADIENT or (stage != FORWARD and self._alone(place))
         layer = one_sided(self.pairing, self.meetings, self._vague[0], place) if telling else None
+        if layer is None and stage == GRADIENT:
+            layer = held_back(self.pairing, self.meetings, place)
         if layer is not None:
             region = (layer.mine,), (layer.theirs,)
             return Parting(place, stage, (layer.mine, layer.theirs), region, words=layer.words)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from opscope.compare.cause.across_worlds import drifts_from, kept_otherwise, rounded_rate
+from opscope.compare.cause.decayed_gradients import decayed_alike
 from opscope.compare.cause.gradient_paths import Path
 from opscope.compare.cause.what_matters import (
     CLIPPED,
@@ -49,6 +50,7 @@ ROUNDED = 64 * 2.0**-24  # of the largest gradient of its step: what is less may
 ROUNDINGS = 8.0  # the same in those of a coarse type, of which long sums leave fewer
 BACKWARD = 16.0  # limits by which gradients, and what comes of them, may be apart
 FAINT = 256.0  # the same in steps behind the first, where no loss is apart
+BARELY = 4.0  # limits by which parameters may be apart where no loss is
 FLIPPED = 0.02  # of themselves, by which gradients part where losses of later steps do not
 TRAINS = "it trains a parameter that golden leaves as it is: frozen there, or in no optimizer"
 LEAVES = "golden trains a parameter that is left as it is here: frozen, or in no optimizer"
@@ -221,6 +223,16 @@ class TrainedStates:
             )
         )
 
+    def barely(self, apart: list[Apart]) -> bool:
+        """Whether a few parameters alone are apart, by little more than their limits, in a step
+        behind which losses agree: roundings that an optimizer makes more of.
+        """
+        first = min(place for place, _, _ in apart)
+        return first < max(self.places, default=first) and all(
+            stage == PARAMETER and self._error(*rows) <= BARELY * self._limit(rows[0])
+            for _, stage, rows in apart
+        )
+
     def _hardly(self, graded: Iterable[Apart]) -> bool:
         """Whether gradients are apart by so little that a few elements may make it."""
         return all(self._error(*rows) <= FLIPPED for *_, rows in graded)
@@ -284,7 +296,11 @@ class TrainedStates:
             if min(clipped[number]) >= 0
         ]
         limit = share * BACKWARD * self._limit(mine)
-        return any(self._error(*rows) <= limit for rows in changed)
+        if any(self._error(*rows) <= limit for rows in changed):
+            return True
+        if not len(mine) == len(theirs) == 1:
+            return False
+        return decayed_alike(self._pairing, self._meetings, (mine[0], theirs[0]), share * BACKWARD)
 
     def one_trains(self, place: Place, rows: Rows) -> Path | None:
         """The calls by which one side trains what the other leaves as it is, where that is all that

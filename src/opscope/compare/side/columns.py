@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from opscope.operators.spelling import COMPILED
 from opscope.run.hashes import (
     Cells,
     Ragged,
@@ -102,6 +103,7 @@ class Tensors(msgspec.Struct, frozen=True, dict=True):
     max_int: Ints
     digest: Words
     digested: Bools
+    sampled: Bools
 
     def __len__(self) -> int:
         return len(self.row)
@@ -160,9 +162,24 @@ def side_of(run: Run, read_calls: WholeTable, read_tensors: WholeTable) -> Side:
     tensors, types = _tensors(read_tensors, calls)
     for read in (read_calls, read_tensors):
         read.release()
+    leaf = calls.leaf | _closed(calls, tensors, words)
     return Side(
-        run, calls, tensors, {key: plain_operator(word) for key, word in (words | types).items()}
+        run,
+        msgspec.structs.replace(calls, leaf=leaf),
+        tensors,
+        {key: plain_operator(word) for key, word in (words | types).items()},
     )
+
+
+def _closed(calls: Calls, tensors: Tensors, words: dict[int, str]) -> Bools:
+    """Graphs of compiled code of which nothing is known but what goes in and comes out."""
+    compiled = [key for key, word in words.items() if word.startswith(COMPILED)]
+    graphs = np.isin(calls.op, np.array(compiled, dtype=np.uint64))
+    told = np.unique(tensors.call[tensors.output & (tensors.nan >= 0)])
+    told = told[calls.parent[told] >= 0]
+    open_ = np.isin(calls.key, keys_of(calls.process[told], calls.parent[told]))
+    closed: Bools = graphs & ~open_
+    return closed
 
 
 def plain_operator(word: str) -> str:
@@ -240,6 +257,7 @@ def _tensors(read: WholeTable, calls: Calls) -> tuple[Tensors, dict[int, str]]:
         ),
         "kept": read.placed("value"),
         "digested": read.known("digest"),
+        "sampled": read.known("sample"),
     }
     hashed = {
         "slot": read.hashes("slot"),

@@ -20,7 +20,7 @@ from opscope.run.query import arrow_columns, records_at
 from opscope.run.whole_tables import WholeTable
 
 if TYPE_CHECKING:
-    from opscope.arrays import Array, Ints, Words
+    from opscope.arrays import Array, Floats, Ints, Words
     from opscope.compare.side.columns import Side
     from opscope.run.finding import Finding
     from opscope.run.protocol import Run
@@ -72,6 +72,13 @@ def tensor_records(side: Side, places: Ints) -> dict[int, Tensor]:
             strict=True,
         )
     )
+
+
+def samples_of(side: Side, rows: Ints) -> Floats:
+    """The samples of tensor rows that have one, each a row."""
+    if side.base is not None and side.places is not None:
+        return samples_of(side.base, side.places[rows])
+    return np.array(Cells(side).of_tensors("sample", rows), dtype=np.float64)
 
 
 def value_of(side: Side, row: int) -> Array:

@@ -2,6 +2,7 @@
 // Integer kernels: plain loops that the compiler vectorises for the instruction set of the file that includes them.
 #include <type_traits>
 
+#include "sample.hpp"
 #include "spans.hpp"
 
 namespace {
@@ -123,6 +124,8 @@ constexpr KernelTable TABLE = {
      complex_span<8, magnitude64>, complex_span<16, magnitude128>},
     magnitude64,
     magnitude128,
+    sample_span<float>,
+    sample_span<double>,
 };
 
 }  // namespace

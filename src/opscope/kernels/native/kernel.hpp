@@ -58,11 +58,19 @@ struct Span {
 };
 using SpanKernel = void (*)(const Span& span, Partial& out);
 
+// Of which numbers of elements there is a sample: no more than lie in one tile.
+constexpr std::int64_t SAMPLE_FEWEST = 8, SAMPLE_MOST = 8192;
+// The mantissas that it looks for, as those of float32: 1.03, 1.15, 1.29, 1.41, 1.53, 1.67, 1.79 and 1.93.
+constexpr std::int32_t SAMPLE_MANTISSAS[SAMPLE] = {251658, 1258291, 2432696, 3439329, 4445962, 5620367, 6627000, 7801405};
+// SAMPLE elements of count ones; false where none can be one.
+using SampleKernel = bool (*)(const char* data, std::int64_t count, float* out);
+
 struct KernelTable {
     SpanKernel span[17];  // by DType
     // Magnitudes of count complex elements, as reference.py defines them; NaN and infinity as the element is classified.
     void (*magnitude64)(const char* data, std::int64_t count, double* out);
     void (*magnitude128)(const char* data, std::int64_t count, double* out);
+    SampleKernel sample32, sample64;
 };
 
 // Floating element types: bytes, and the magnitude beyond which a finite element is near its limit; limit_bits are those of the

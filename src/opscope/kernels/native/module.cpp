@@ -16,11 +16,13 @@ nb::object maybe(bool known, T value) {
     return known ? nb::cast(value) : nb::none();
 }
 
-// In the order of the columns of schema.TENSOR_TYPES, size to digest.
+// In the order of the columns of schema.TENSOR_TYPES, size to sample.
 nb::tuple as_tuple(const opscope::Statistics& s) {
+    nb::object sample = nb::none();
+    if (s.has_sample) sample = nb::tuple(nb::cast(std::vector<float>(std::begin(s.sample), std::end(s.sample))));
     return nb::make_tuple(s.size, s.nan, s.pos_inf, s.neg_inf, s.zero, s.neg, s.pos, s.near_limit, maybe(s.has_range, s.min),
                           maybe(s.has_range, s.max), maybe(s.has_range, s.mean), maybe(s.has_range, s.l2norm),
-                          maybe(s.has_int, s.min_int), maybe(s.has_int, s.max_int), maybe(s.has_digest, s.digest));
+                          maybe(s.has_int, s.min_int), maybe(s.has_int, s.max_int), maybe(s.has_digest, s.digest), sample);
 }
 
 // `address` is where the first element lies and stays valid for the call: NumPy's own exports refuse bfloat16, float8 and unaligned

@@ -23,7 +23,7 @@ void make_schema(std::string name, std::string format, const Types& children, Ar
 // "list<int64>" and "struct<shard:string,key:string>" have children, all other types are one letter.
 void make_typed(const std::string& name, const std::string& type, ArrowSchema* out) {
     static const std::pair<const char*, const char*> formats[] = {
-        {"int32", "i"}, {"int64", "l"}, {"uint64", "L"}, {"float64", "g"}, {"bool", "b"}, {"string", "u"}};
+        {"int32", "i"}, {"int64", "l"}, {"uint64", "L"}, {"float64", "g"}, {"float32", "f"}, {"bool", "b"}, {"string", "u"}};
     for (const auto& [known, format] : formats)
         if (type == known) return make_schema(name, format, {}, out);
     if (type.rfind("list<", 0) == 0) return make_schema(name, "+l", {{"item", type.substr(5, type.size() - 6)}}, out);
@@ -84,6 +84,7 @@ Column::Column(const std::string& type, Arena& arena, std::size_t rows) : validi
     if (type == "int32") kind_ = Kind::Int32, width = 4;
     else if (type == "int64" || type == "uint64") kind_ = Kind::Int64, width = 8;
     else if (type == "float64") kind_ = Kind::Float64, width = 8;
+    else if (type == "float32") kind_ = Kind::Float32, width = 4;
     else if (type == "bool") kind_ = Kind::Bool, width = 1;
     else if (type == "string") kind_ = Kind::Text;
     else if (type.rfind("list<", 0) == 0) kind_ = Kind::List;
@@ -94,7 +95,7 @@ Column::Column(const std::string& type, Arena& arena, std::size_t rows) : validi
         offsets_.reserve(4 * rows + 4);
         offsets_.append(std::int32_t{0});
     }
-    if (kind_ == Kind::List) children_.emplace_back("int64", arena, 4 * rows);
+    if (kind_ == Kind::List) children_.emplace_back(type.substr(5, type.size() - 6), arena, 4 * rows);
     if (kind_ == Kind::Pair) {
         children_.emplace_back("string", arena, 0);
         children_.emplace_back("string", arena, 0);
@@ -106,7 +107,7 @@ void Column::settle() {
     if (!nulls_) validity_.append_bits(0, rows, true);
     validity_.append_bits(rows, owed, false);
     switch (kind_) {
-        case Kind::Int32: data_.append_zeros(4 * owed); break;
+        case Kind::Int32: case Kind::Float32: data_.append_zeros(4 * owed); break;
         case Kind::Int64: case Kind::Float64: data_.append_zeros(8 * owed); break;
         case Kind::Bool: data_.append_bits(rows, owed, false); break;
         case Kind::Text: case Kind::List: {
@@ -119,13 +120,6 @@ void Column::settle() {
     rows_ += owed_;
     nulls_ += owed_;
     owed_ = 0;
-}
-
-void Column::list(const std::int64_t* values, std::size_t count) {
-    begin();
-    for (std::size_t i = 0; i < count; ++i) children_[0].number(values[i]);
-    offsets_.append(static_cast<std::int32_t>(children_[0].rows_));
-    ++rows_;
 }
 
 void Column::pair(std::string_view first, std::string_view second) {

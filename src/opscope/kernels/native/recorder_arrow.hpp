@@ -44,7 +44,7 @@ using Types = std::vector<std::pair<std::string, std::string>>;  // column name,
 // Schema of a struct array with these columns.
 void export_schema(const Types& types, ArrowSchema* out);
 
-// One column of any type of run/schema.py; a string column takes text, a list column integers.
+// One column of any type of run/schema.py; a string column takes text, a list column numbers.
 class Column {
   public:
     Column(const std::string& type, Arena& arena, std::size_t rows);
@@ -68,14 +68,23 @@ class Column {
         offsets_.append(static_cast<std::int32_t>(data_.size()));
         ++rows_;
     }
-    void list(const std::int64_t* values, std::size_t count);
+    // Values of the width of the list's items, none of them null.
+    template <class T>
+    void list(const T* values, std::size_t count) {
+        begin();
+        Column& items = children_[0];
+        if (count) items.data_.append(values, count * sizeof(T));
+        items.rows_ += static_cast<std::int64_t>(count);
+        offsets_.append(static_cast<std::int32_t>(items.rows_));
+        ++rows_;
+    }
     void pair(std::string_view first, std::string_view second);
 
     // Hands the rows over, once; the arena lives until out is released.
     void export_to(ArrowArray* out, const std::shared_ptr<Arena>& arena);
 
   private:
-    enum class Kind { Int32, Int64, Float64, Bool, Text, List, Pair };
+    enum class Kind { Int32, Int64, Float32, Float64, Bool, Text, List, Pair };
     // A row that is not null comes next. The bitmap begins with the first null; nulls are written when a value follows them, or at the end.
     void begin() {
         if (owed_) settle();

@@ -18,7 +18,7 @@ enum CallColumn {
 enum TensorColumn {
     t_process, t_index, t_io, t_slot, t_version, t_storage, t_offset, t_dtype, t_shape, t_stride, t_device, t_layout, t_tensor_class,
     t_role, t_tensor_name, t_requires_grad, t_partial, t_size, t_nan, t_pos_inf, t_neg_inf, t_zero, t_neg, t_pos, t_near_limit, t_min,
-    t_max, t_mean, t_l2norm, t_min_int, t_max_int, t_digest, t_value, t_count
+    t_max, t_mean, t_l2norm, t_min_int, t_max_int, t_digest, t_sample, t_value, t_count
 };
 
 void text_or_null(Column& column, const Interner& texts, std::int32_t number) {
@@ -144,7 +144,7 @@ void Rows::export_tensor(const TensorRow& row, const Interner& texts, std::int32
 // Statistics of the logical elements: those of the version, times how often an expanded tensor repeats them.
 void Rows::export_statistics(const TensorRow& row, Table& table) {
     if (!row.version || !row.version->known) {
-        for (int column = t_size; column <= t_digest; ++column) table[column].null();
+        for (int column = t_size; column <= t_sample; ++column) table[column].null();
         return;
     }
     const Statistics& s = row.version->statistics;
@@ -168,6 +168,8 @@ void Rows::export_statistics(const TensorRow& row, Table& table) {
     }
     if (s.has_digest && row.copies == 1 && row.order == row.version->order) table[t_digest].number(static_cast<std::int64_t>(s.digest));
     else table[t_digest].null();
+    if (s.has_sample) table[t_sample].list(s.sample, SAMPLE);
+    else table[t_sample].null();
 }
 
 }  // namespace opscope

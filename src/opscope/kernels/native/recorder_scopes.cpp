@@ -38,6 +38,10 @@ Statistics statistics_of(nb::handle told) {
     }
     found.has_digest = !told.attr("digest").is_none();
     if (found.has_digest) found.digest = nb::cast<std::uint64_t>(told.attr("digest"));
+    const nb::object sample = told.attr("sample");
+    found.has_sample = !sample.is_none();
+    if (found.has_sample)
+        for (std::size_t place = 0; place < SAMPLE; ++place) found.sample[place] = nb::cast<float>(sample[place]);
     return found;
 }
 

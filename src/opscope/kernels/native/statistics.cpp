@@ -21,6 +21,7 @@ constexpr std::int64_t PIECE_BYTES = 32 * BLOCK_BYTES;
 constexpr std::int64_t MOST_PIECES = 512;
 // What is gathered at once lies on the stack of whichever thread runs the piece.
 constexpr std::int64_t TILE_BYTES = 16 * BLOCK_BYTES;
+static_assert(TILE_BYTES >= SAMPLE_MOST * 8, "a sample is of one tile");
 // Starting a thread costs what reading about this much does.
 constexpr std::int64_t BYTES_PER_OWN_THREAD = 1 << 20;
 
@@ -90,7 +91,9 @@ public:
             const Span span{data, count, first * layout_.item / BLOCK_BYTES, options_.digest};
             kernel(span, part);
         });
-        return finish(total);
+        Statistics out = finish(total);
+        sample(out);
+        return out;
     }
 
 private:
@@ -148,6 +151,14 @@ private:
         task(0);
         for (int number = started; number < tasks; ++number) task(number);
         for (std::thread& thread : threads) thread.join();
+    }
+
+    void sample(Statistics& out) const {
+        const bool sampled = layout_.count >= SAMPLE_FEWEST && layout_.count <= SAMPLE_MOST;
+        if (!sampled || (dtype_ != DType::Float32 && dtype_ != DType::Float64)) return;
+        const FloatEnvironment guard;
+        const SampleKernel kernel = dtype_ == DType::Float32 ? kernels_.sample32 : kernels_.sample64;
+        stretches(layout_, 0, layout_.count, [&](const char* data, std::int64_t, std::int64_t count) { out.has_sample = kernel(data, count, out.sample); });
     }
 
     Statistics finish(const Partial& total) const {

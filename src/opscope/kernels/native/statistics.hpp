@@ -24,13 +24,16 @@ struct ArrayView {
     const std::int64_t* stride;
 };
 
+constexpr int SAMPLE = 8;  // elements of a sample
+
 struct Statistics {
     static constexpr std::int64_t unknown = -1;  // a count that a device did not take; a mean or l2norm that it did not is NaN
     std::int64_t size = 0, nan = 0, pos_inf = 0, neg_inf = 0, zero = 0, neg = 0, pos = 0, near_limit = 0;
     double min = 0, max = 0, mean = 0, l2norm = 0;  // valid when has_range
     std::int64_t min_int = 0, max_int = 0;          // valid when has_int
     std::uint64_t digest = 0;                       // valid when has_digest
-    bool has_range = false, has_int = false, has_digest = false;
+    float sample[SAMPLE] = {};                      // valid when has_sample
+    bool has_range = false, has_int = false, has_digest = false, has_sample = false;
 };
 
 // Runs task(0) … task(count - 1), on as many threads as it has, and returns when all are done.

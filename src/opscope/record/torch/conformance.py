@@ -157,11 +157,12 @@ def difference(capability: Capability, there: torch.Tensor, here: torch.Tensor) 
 def unequal(answered: Statistics, wanted: Statistics, most: float) -> str:
     """Fields that differ: sums by more than a relative error, all others at all. Plain operators
     tell no digest, no sum that leaves float32, and of elements near the limit only that there
-    are some.
+    are some; no device takes a sample.
     """
     one, other = msgspec.structs.asdict(answered), msgspec.structs.asdict(wanted)
     close = partial(math.isclose, rel_tol=most, abs_tol=most * (wanted.l2norm or 0.0))
-    untold = {"digest", "near_limit", "mean", "l2norm"} if answered.digest is None else set()
+    plain = {"digest", "near_limit", "mean", "l2norm"} if answered.digest is None else set()
+    untold = plain | {"sample"}
     return ", ".join(
         f"{field} {one[field]} for {other[field]}"
         for field in one

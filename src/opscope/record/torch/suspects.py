@@ -36,6 +36,7 @@ class SeenTensor:
     min_int: int | None = None
     max_int: int | None = None
     digest: int | None = None
+    sample: tuple[float, ...] | None = None
     value: tuple[str, str] | None = None
 
 

@@ -33,12 +33,20 @@ from opscope.run.arrow import NUMBERS, Column, child_types, valid_rows
 
 CONTINUATION = 0xFFFFFFFF
 _SCHEMA, _RECORD_BATCH = 1, 3
-_FORMATS = {"i": "int32", "l": "int64", "L": "uint64", "g": "float64", "b": "bool", "u": "string"}
+_FORMATS = {
+    "i": "int32",
+    "l": "int64",
+    "L": "uint64",
+    "f": "float32",
+    "g": "float64",
+    "b": "bool",
+    "u": "string",
+}
 _ITEMSIZES: dict[Any, int] = {
     dtype: np.dtype(dtype).itemsize
-    for dtype in (np.uint8, np.int32, np.int64, np.uint64, np.float64)
+    for dtype in (np.uint8, np.int32, np.int64, np.uint64, np.float32, np.float64)
 }
-_FIXED = frozenset("cCsSIef")  # (u)int8, (u)int16, uint32, float16, float32
+_FIXED = frozenset("cCsSIe")  # (u)int8, (u)int16, uint32, float16
 _BYTES = frozenset({"z", "U", "Z"})  # binary, large text, large binary
 _MAX_METADATA = 16 << 20
 END_OF_STREAM = b"\xff\xff\xff\xff\x00\x00\x00\x00"
