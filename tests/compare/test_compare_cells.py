@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from opscope.compare.side.columns import side_of
-from opscope.compare.side.records import Cells
+from opscope.compare.side.records import Cells, samples_of
 from opscope.run.arrow import encode_rows
 from opscope.run.memory import MemoryRun
 from opscope.run.protocol import Run, RunInfo
@@ -33,6 +33,8 @@ CALLS = [
     )
     for i in range(12)
 ]
+# of rows 2 and 6 alone there is one; a file may say anything
+SAMPLES = {2: (1.5,) * 8, 3: (1.5,), 4: (), 6: (float("inf"),) * 8}
 TENSORS = [
     Tensor(
         process=0,
@@ -44,6 +46,7 @@ TENSORS = [
         max=None if i == 5 else i / 2,
         requires_grad=[None, True, False][i % 3],
         value=ValueRef(f"s{i}", "k") if i % 2 else None,
+        sample=SAMPLES.get(i),
     )
     for i in range(12)
     for io in ("input", "output")
@@ -73,7 +76,16 @@ def test_columns_by_place_are_those_of_the_records(tmp_path: Path) -> None:
         calls = np.array([11, 0, 0, -1, 5])
         assert cells.of_calls("name", calls) == ["é11", "é0", "é0", None, "é5"]
         for places in (np.array([23, 0, -1, 7, 8, 7]), np.arange(24), np.empty(0, dtype=np.int64)):
-            for name in ("slot", "io", "shape", "max", "requires_grad", "value"):
+            for name in ("slot", "io", "shape", "max", "requires_grad", "value", "sample"):
                 assert cells.of_tensors(name, places) == [
                     None if at < 0 else getattr(TENSORS[at], name) for at in places.tolist()
                 ]
+
+
+def test_what_is_no_sample_of_eight_is_none(tmp_path: Path) -> None:
+    for run in runs(tmp_path):
+        found = samples_of(side_of(run, *read_tables(run)), np.arange(24))
+        assert found.shape == (24, 8)
+        assert (found[4:6] == 1.5).all()
+        assert np.isinf(found[12:14]).all()
+        assert np.isnan(np.delete(found, [4, 5, 12, 13], axis=0)).all()

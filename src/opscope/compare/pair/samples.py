@@ -111,13 +111,13 @@ def _all_apart(
         some[meetings.unmet(number)[some] & _may_have_one(side, values=values)[some]]
         for number, (side, some) in enumerate(zip(sides, chosen, strict=True))
     ]
+    if max(map(len, rows)) > MOST_ROWS:
+        return None
     nodes = [
         nodes_of(side, flow.state, some)
         for side, flow, some in zip(sides, flows, rows, strict=True)
     ]
     firsts = [first for first, _ in nodes]
-    if max(map(len, firsts)) > MOST_ROWS:
-        return None
     read = [
         np.maximum(side.tensors.size[first[side.tensors.kept[first]]], PAGE).sum()
         for side, first in zip(sides, firsts, strict=True)

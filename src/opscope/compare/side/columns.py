@@ -174,6 +174,8 @@ def side_of(run: Run, read_calls: WholeTable, read_tensors: WholeTable) -> Side:
 def _closed(calls: Calls, tensors: Tensors, words: dict[int, str]) -> Bools:
     """Graphs of compiled code of which nothing is known but what goes in and comes out."""
     compiled = [key for key, word in words.items() if word.startswith(COMPILED)]
+    if not compiled:
+        return np.zeros(len(calls), dtype=np.bool_)
     graphs = np.isin(calls.op, np.array(compiled, dtype=np.uint64))
     told = np.unique(tensors.call[tensors.output & (tensors.nan >= 0)])
     told = told[calls.parent[told] >= 0]

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from opscope.kernels.reference import MANTISSAS
 from opscope.run.access import access_of
 from opscope.run.arrow import column_values, sliced
 from opscope.run.hashes import distinct
@@ -75,10 +76,14 @@ def tensor_records(side: Side, places: Ints) -> dict[int, Tensor]:
 
 
 def samples_of(side: Side, rows: Ints) -> Floats:
-    """The samples of tensor rows that have one, each a row."""
+    """The samples of tensor rows, each a row; NaN where there is none."""
     if side.base is not None and side.places is not None:
         return samples_of(side.base, side.places[rows])
-    return np.array(Cells(side).of_tensors("sample", rows), dtype=np.float64)
+    samples = np.full((len(rows), len(MANTISSAS)), np.nan)
+    for at, sample in enumerate(Cells(side).of_tensors("sample", rows)):
+        if sample is not None and len(sample) == len(MANTISSAS):  # a file may say anything
+            samples[at] = sample
+    return samples
 
 
 def value_of(side: Side, row: int) -> Array:
