@@ -224,10 +224,15 @@ PARTINGS: dict[str, str] = {
     "both runs alike, or turn it off, and compare again",
     "all random numbers that are drawn after it differ": "one side drew a random number more "
     "than the other: what follows is out of step with it",
-    "gradients flow back through it, through golden's they do not": "golden detaches here, or "
-    "computes it under no_grad, and the target does not",
+    "gradients flow back through it, through golden's they do not": "golden detaches here, "
+    "computes it under no_grad or has frozen it, and the target does not",
     "no gradients flow back through it, through golden's they do": "the target detaches here, "
     "computes it under no_grad or has frozen it, and golden does not",
+    "a parameter that it reads gets gradients from it, golden's does not": "golden reads the "
+    "parameter detached, or under no_grad, and the target does not",
+    "a parameter that it reads gets no gradients from it, golden's does": "the target reads the "
+    "parameter detached, or under no_grad, and golden does not: of a weight that is read twice, as "
+    "a tied head, a part of the gradient is missing",
     "it trains a parameter that golden leaves as it is": "golden has frozen the parameter, or gave "
     "it to no optimizer, and the target trains it",
     "golden trains a parameter that is left as it is here": "the target has frozen the parameter, "

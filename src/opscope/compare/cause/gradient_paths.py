@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
-MISSES = "gradients flow back through it, through golden's they do not: a detach is missing"
+MISSES = (
+    "gradients flow back through it, through golden's they do not: a detach is missing, or it is "
+    "frozen there"
+)
 MOST_CALLS = 64  # without gradients, on the way to what has some
 HANDS = "a parameter that it reads gets gradients from it, golden's does not: a detach is missing"
 KEEPS = "a parameter that it reads gets no gradients from it, golden's does: it is detached"
