@@ -73,6 +73,22 @@ def test_every_row_comes_back_in_its_order(native: Path, parquet: Path, table: s
     assert rows(parquet, table) == rows(native, table)
 
 
+def test_columns_that_an_older_opscope_did_not_write_are_null(native: Path, tmp_path: Path) -> None:
+    older = written(native, tmp_path / "older")
+    with duckdb.connect() as other:
+        for file in older.glob("tensors/**/*.parquet"):
+            kept = file.with_suffix(".kept")
+            file.rename(kept)
+            query = (
+                f"SELECT * EXCLUDE (sample) FROM read_parquet('{kept}', hive_partitioning = false)"
+            )
+            other.execute(f"COPY ({query}) TO '{file}' (FORMAT parquet)")
+            kept.unlink()
+    known = rows(native, "tensors")
+    assert any(row.sample for row in known)
+    assert rows(older, "tensors") == [msgspec.structs.replace(row, sample=None) for row in known]
+
+
 def test_a_folder_for_each_rank_and_step_that_others_read(native: Path, parquet: Path) -> None:
     with duckdb.connect() as other:
         found = other.execute(

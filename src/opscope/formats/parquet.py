@@ -158,18 +158,25 @@ class ParquetTable:
         where, parameters = "", list[Any]()
         if self._between is not None:
             where, parameters = ' WHERE "index" BETWEEN ? AND ?', list(self._between)
+        order = f" ORDER BY {self._order}" if self._name in PARTS else ""
+        folder = Path(self._files[0]).parent
+        with parquet_database(folder, f"table {self._name} cannot be read") as connection:
+            rows = f"FROM read_parquet(?, {_OPTIONS})"
+            there = connection.execute(f"DESCRIBE SELECT * {rows}", [list(self._files)]).fetchall()
+            columns = self._columns({name for name, *_ in there})
+            query = f"SELECT {columns} {rows}{where}{order}"
+            relation = connection.sql(query, params=[list(self._files), *parameters])
+            return relation.__arrow_c_stream__(requested_schema)
+
+    def _columns(self, there: set[str]) -> str:
+        """The columns of the table in SQL; null those that an older opscope did not write."""
         named = _OF_FOLDERS if self._name == "calls" else {}
-        columns = ", ".join(
-            f"CAST({named.get(name, quoted)} AS {_SQL[kind]}) AS {quoted}"
+        return ", ".join(
+            f"CAST({named.get(name) or (quoted if name in there else 'NULL')} AS {_SQL[kind]}) "
+            f"AS {quoted}"
             for name, kind in TABLES[self._name].items()
             for quoted in [f'"{name}"']
         )
-        order = f" ORDER BY {self._order}" if self._name in PARTS else ""
-        query = f"SELECT {columns} FROM read_parquet(?, {_OPTIONS}){where}{order}"  # noqa: S608 - fixed text
-        folder = Path(self._files[0]).parent
-        with parquet_database(folder, f"table {self._name} cannot be read") as connection:
-            relation = connection.sql(query, params=[list(self._files), *parameters])
-            return relation.__arrow_c_stream__(requested_schema)
 
 
 @contextmanager
