@@ -19,7 +19,8 @@ for name in ("calls", "tensors", "stacks", "judgements"):
     arrow, polars = table.arrow(), table.to_polars()
     assert list(wide.columns) == arrow.column_names == polars.columns == list(table.columns)
     assert len(wide) == arrow.num_rows == polars.height
-    for column in set(table.columns) - {"value", "shape", "stride", "frames", "reasons"}:
+    lists = {"shape", "stride", "sample", "frames", "reasons"}
+    for column in set(table.columns) - lists - {"value"}:
         cells = [None if cell is pd.NA else cell for cell in wide[column].tolist()]
         cells = [None if isinstance(cell, float) and math.isnan(cell) else cell for cell in cells]
         assert cells == arrow.column(column).to_pylist() == polars[column].to_list(), column
