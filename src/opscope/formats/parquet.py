@@ -162,7 +162,9 @@ class ParquetTable:
         folder = Path(self._files[0]).parent
         with parquet_database(folder, f"table {self._name} cannot be read") as connection:
             rows = f"FROM read_parquet(?, {_OPTIONS})"
-            there = connection.execute(f"DESCRIBE SELECT * {rows}", [list(self._files)]).fetchall()
+            there = connection.execute(
+                f"DESCRIBE SELECT * {rows}", [list(self._files[:1])]
+            ).fetchall()
             columns = self._columns({name for name, *_ in there})
             query = f"SELECT {columns} {rows}{where}{order}"
             relation = connection.sql(query, params=[list(self._files), *parameters])

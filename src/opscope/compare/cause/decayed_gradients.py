@@ -22,11 +22,12 @@ def decayed_alike(
     """Whether the gradient of one side agrees with what an addition makes of the other's and of
     parameters, by so much of its limits. rows: of the target's and golden's gradient.
     """
-    apart = [
-        bool(meetings.unmet(number, share)[row]) or meetings.partner[number][row] == NONE
+    return any(
+        meetings.error[number][row] <= share * meetings.limit[number][row]
+        and meetings.partner[number][row] != NONE
+        and _decayed(pairing, meetings, number, rows)
         for number, row in enumerate(rows)
-    ]
-    return any(not apart[number] and _decayed(pairing, meetings, number, rows) for number in (0, 1))
+    )
 
 
 def _decayed(pairing: Pairing, meetings: Meetings, number: int, rows: tuple[int, int]) -> bool:

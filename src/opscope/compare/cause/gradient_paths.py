@@ -13,7 +13,6 @@ import numpy as np
 
 from opscope.compare.pair.levels import enclosing
 from opscope.compare.pair.parameters import learnt_names
-from opscope.compare.pair.unpaired import graphs_of
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.lowering import STAGED, spelling
 from opscope.compare.side.records import Cells
@@ -105,11 +104,11 @@ def held_back(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> P
 
 def _reads_detached(side: Side, calls: Ints) -> Bools:
     """Which calls read a parameter that gets gradients, but as something that needs none."""
+    if side.base is not None:
+        return np.zeros(len(calls), dtype=np.bool_)
     tensors = side.tensors
     read = tensors.parameter & ~tensors.output & np.isin(tensors.named, learnt_names(side))
     rows = np.flatnonzero(read & np.isin(tensors.call, calls))
-    if side.base is not None:
-        return np.zeros(len(calls), dtype=np.bool_)
     needs = Cells(side).of_tensors("requires_grad", rows)
     detached = [each is False for each in needs]
     found: Bools = np.isin(calls, tensors.call[rows[np.array(detached, dtype=np.bool_)]])
@@ -199,7 +198,7 @@ def _tell(side: Side) -> bool:
 
 def _single(side: Side) -> Bools:
     """Calls of a forward pass that have backward passes of their own, not that of a graph."""
-    return side.in_phase("forward") & (enclosing(side, graphs_of(side)) < 0)
+    return side.in_phase("forward") & (enclosing(side, side.graphs()) < 0)
 
 
 def _with_gradients(side: Side) -> Bools:

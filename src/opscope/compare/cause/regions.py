@@ -184,8 +184,10 @@ class Regions:
             return self._by_left_states()
         if parting and self._states.faint(apart, parting.start[0]):
             return self._by_left_states() or self._by_read_out()
-        if parting is None or (parting.sized or not values):
-            return self._in_all_rows(apart, parting) if parting else None
+        if parting is None:
+            return None
+        if parting.sized or not values:
+            return self._in_all_rows(apart, parting)
         # To follow back alone: that something is a part of a whole proves no result.
         parts = with_parts(self.pairing, self.meetings, self._leaf)
         return self._meeting_in(parts, apart) or parting

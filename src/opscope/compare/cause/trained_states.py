@@ -212,14 +212,16 @@ class TrainedStates:
         first = min(apart, key=lambda entry: entry[:2])
         place = int(calls.rank[start]), int(calls.step[start])
         graded = [entry for entry in apart if entry[1] in {GRADIENT, CLIPPED}]
-        followed = first[0] < max(self.places, default=first[0])  # by steps whose losses agree
         return (
             first[1] in {GRADIENT, CLIPPED}
             and (begin_late(self._pairing) or place > self.places[0])
             and all(stage != FORWARD for _, stage, _ in apart)
             and (
                 all(self._error(*rows) <= FAINT * self._limit(rows[0]) for *_, rows in graded)
-                or (followed and self._hardly(entry for entry in graded if entry[0] == first[0]))
+                or (
+                    self._followed(first[0])
+                    and self._hardly(entry for entry in graded if entry[0] == first[0])
+                )
             )
         )
 
@@ -228,10 +230,14 @@ class TrainedStates:
         behind which losses agree: roundings that an optimizer makes more of.
         """
         first = min(place for place, _, _ in apart)
-        return first < max(self.places, default=first) and all(
+        return self._followed(first) and all(
             stage == PARAMETER and self._error(*rows) <= BARELY * self._limit(rows[0])
             for _, stage, rows in apart
         )
+
+    def _followed(self, place: Place) -> bool:
+        """Whether other steps follow, in which losses would tell what is wrong at a place."""
+        return place < max(self.places, default=place)
 
     def _hardly(self, graded: Iterable[Apart]) -> bool:
         """Whether gradients are apart by so little that a few elements may make it."""

@@ -155,8 +155,7 @@ def parts_of(mine: Sampled, theirs: Sampled) -> tuple[Ints, Ints]:
     """Which tensors of one side are parts of which of the other, in one rank and step: that of
     which most is in common, of these the smallest, for each part once.
     """
-    part, whole = _in_common(mine, theirs)
-    same = _same(mine, theirs, part, whole)
+    part, whole, same = _in_common(mine, theirs)
     own, others = mine.samples[part], theirs.samples[whole]
     held = (same | (_distances(others) <= _distances(own) + NEAR)).all(axis=1)
     held &= mine.sizes[part] < theirs.sizes[whole]
@@ -168,9 +167,9 @@ def alike_in_part(mine: Sampled, theirs: Sampled) -> tuple[Ints, Ints]:
     """Which tensors of both sides have elements in common, of one size, rank and step: for each of
     mine that of which most is.
     """
-    own, other = _in_common(mine, theirs)
+    own, other, same = _in_common(mine, theirs)
     alike = mine.sizes[own] == theirs.sizes[other]
-    order = np.lexsort((-_same(mine, theirs, own, other).sum(axis=1), own))
+    order = np.lexsort((-same.sum(axis=1), own))
     return _best(own, other, order[alike[order]])
 
 
@@ -180,15 +179,10 @@ def _best(part: Ints, whole: Ints, order: Ints) -> tuple[Ints, Ints]:
     return part[order[at]], whole[order[at]]
 
 
-def _same(mine: Sampled, theirs: Sampled, part: Ints, whole: Ints) -> Bools:
-    """Which elements of the samples of pairs are one."""
-    own = mine.telling[part]
-    same: Bools = np.abs(own - theirs.telling[whole]) <= NEAR * np.abs(own)
-    return same
-
-
-def _in_common(mine: Sampled, theirs: Sampled) -> tuple[Ints, Ints]:
-    """The pairs of one rank and step whose samples have LEAST elements in common."""
+def _in_common(mine: Sampled, theirs: Sampled) -> tuple[Ints, Ints, Bools]:
+    """The pairs of one rank and step whose samples have LEAST elements in common, and which of
+    their elements are one.
+    """
     pairs = [np.zeros((2, 0), dtype=np.int64)]
     for place in np.intersect1d(mine.places, theirs.places):
         part, whole = (np.flatnonzero(side.places == place) for side in (mine, theirs))
@@ -200,9 +194,10 @@ def _in_common(mine: Sampled, theirs: Sampled) -> tuple[Ints, Ints]:
         at, within = np.divmod(codes[often >= LEAST], len(whole))
         pairs.append(np.stack((part[at], whole[within])))
     part, whole = np.concatenate(pairs, axis=1)
-    own = np.where(_same(mine, theirs, part, whole), mine.samples[part], np.nan)
-    several = (np.diff(np.sort(own)) > 0).sum(axis=1) + 1 >= LEAST
-    return part[several], whole[several]
+    own = mine.telling[part]
+    same = np.abs(own - theirs.telling[whole]) <= NEAR * np.abs(own)
+    several = (np.diff(np.sort(np.where(same, own, np.nan))) > 0).sum(axis=1) + 1 >= LEAST
+    return part[several], whole[several], same[several]
 
 
 def _equal(mine: Floats, theirs: Floats) -> tuple[Ints, Ints]:

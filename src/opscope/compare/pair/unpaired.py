@@ -20,7 +20,6 @@ from opscope.compare.pair.pairing import Pairing
 from opscope.compare.side.columns import OPERATOR
 from opscope.compare.side.optimizer_calls import unrecorded
 from opscope.operators.catalogue import traits_of
-from opscope.operators.spelling import COMPILED
 from opscope.run.hashes import distinct, mixed
 from opscope.run.keys import NONE
 from opscope.run.schema import EXPORTED
@@ -60,12 +59,7 @@ def _is_compiled(side: Side) -> bool:
     """Whether a program compiles, or calls what was compiled before and loaded."""
     if side.run.info.hidden_calls:
         return True
-    return bool(graphs_of(side).any())
-
-
-def graphs_of(side: Side) -> Bools:
-    """Calls of a side that are graphs of compiled code."""
-    return side.which(side.calls.op, lambda op: op.startswith(COMPILED))
+    return bool(side.graphs().any())
 
 
 def judged_around(pairing: Pairing) -> bool:

@@ -147,6 +147,10 @@ class Side(msgspec.Struct, frozen=True):
         """Which calls are of a phase."""
         return self.which(self.calls.phase, lambda phase: phase == word)
 
+    def graphs(self) -> Bools:
+        """Which calls are graphs of compiled code."""
+        return self.which(self.calls.op, lambda op: op.startswith(COMPILED))
+
     def told(self, column: Words, what: Callable[[str], Any], dtype: Any) -> Array:
         """What is to be said of the text of each row of a column of hashes, asked once for each
         text.
@@ -162,21 +166,18 @@ def side_of(run: Run, read_calls: WholeTable, read_tensors: WholeTable) -> Side:
     tensors, types = _tensors(read_tensors, calls)
     for read in (read_calls, read_tensors):
         read.release()
-    leaf = calls.leaf | _closed(calls, tensors, words)
-    return Side(
-        run,
-        msgspec.structs.replace(calls, leaf=leaf),
-        tensors,
-        {key: plain_operator(word) for key, word in (words | types).items()},
+    side = Side(
+        run, calls, tensors, {key: plain_operator(word) for key, word in (words | types).items()}
     )
+    leaf = calls.leaf | _closed(side)
+    return msgspec.structs.replace(side, calls=msgspec.structs.replace(calls, leaf=leaf))
 
 
-def _closed(calls: Calls, tensors: Tensors, words: dict[int, str]) -> Bools:
+def _closed(side: Side) -> Bools:
     """Graphs of compiled code of which nothing is known but what goes in and comes out."""
-    compiled = [key for key, word in words.items() if word.startswith(COMPILED)]
-    if not compiled:
-        return np.zeros(len(calls), dtype=np.bool_)
-    graphs = np.isin(calls.op, np.array(compiled, dtype=np.uint64))
+    calls, tensors, graphs = side.calls, side.tensors, side.graphs()
+    if not graphs.any():
+        return graphs
     told = np.unique(tensors.call[tensors.output & (tensors.nan >= 0)])
     told = told[calls.parent[told] >= 0]
     open_ = np.isin(calls.key, keys_of(calls.process[told], calls.parent[told]))
