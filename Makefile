@@ -4,7 +4,7 @@
 #   make demo      train a small model that overflows, find the operator, cut it out, run it alone
 #   make test      the tests, some five minutes    make lint     style, types, layers, sizes
 #   make zoo       whole programs in processes of their own, most through the real command line, some thirty minutes
-#   make zoo SHARE=16  of those tests that have several cases every sixteenth, as continuous integration does
+#   make zoo SHARE=32  of those tests that have several cases each thirty-second, as continuous integration does
 #   make zoo-all   ports of models beside their originals, all of them: the score of opscope compare; shared models
 #   make bench     what recording costs            make docs     the documentation, docs/_build/html
 #   make interop   tests against real producers, each in its own environment
