@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.backends.registry import register_backend
 from torch.utils._python_dispatch import _disable_current_modes
 
 
@@ -23,3 +24,7 @@ def hiding(module: Any, inputs: Any) -> Any:
 
 
 hidden = aot_autograd(fw_compiler=hiding)
+
+# By this name torch knows it as a back end that is not for debugging, as its own are.
+OPAQUE = "opaque_of_tests"
+register_backend(hidden, name=OPAQUE, tags=())

@@ -38,6 +38,7 @@ from opscope.compare.side.columns import Side, side_of
 from opscope.compare.side.contents import dump_beside_run
 from opscope.compare.side.l1_norms import norms_alone, with_norms
 from opscope.compare.side.lowering import foreign
+from opscope.compare.side.opened_graphs import opened
 from opscope.compare.side.producers import Flow, follow, without_enclosing
 from opscope.compare.side.tokens import Naming, tokens_of
 from opscope.compare.tell.comparison import Comparison
@@ -161,7 +162,7 @@ def _first_causes(pairing: Pairing, causes: Sequence[Cause]) -> dict[int, int]:
 
 
 def _followed(run: Run, read: tuple[Any, Any], norms: bool) -> tuple[Side, Flow]:  # noqa: FBT001 - mapped over both sides
-    side = side_of(run, *read)
+    side = opened(side_of(run, *read))
     side = without_enclosing(with_norms(side) if norms else side)
     return side, follow(side.calls, side.tensors)
 

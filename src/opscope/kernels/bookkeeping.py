@@ -43,13 +43,13 @@ from opscope.kernels.calls import (
     written,
 )
 from opscope.kernels.flights import Flights
+from opscope.kernels.nodes import Nodes
 from opscope.kernels.staged import Keep, Staged
 
 DUE_SECONDS = 0.5
 MOST_REMEMBERED = (
     1 << 19
 )  # forward calls of a step that gradients and recomputed calls are traced back to
-OF_AGAIN = 1 << 48
 
 
 class Binding(Protocol):
@@ -181,10 +181,9 @@ class Recorder(Flights):
         self._open: dict[int, list[Draft]] = {}
         self._counts: dict[tuple[str, ...], int] = {}
         self._originals: dict[tuple[Any, ...], int] = {}
-        self._forward: dict[int, Draft] = {}
+        self._nodes = Nodes()
         self._sequence: dict[int, int] = {}
         self._phases: dict[int, list[str]] = {}
-        self._again: dict[int, int | None] = {}
         self._ended: dict[int, Draft] = {}  # the graph that ended last, by thread
         self._graphs: dict[int, int] = {}  # compiled graphs that are running, by thread
         self._due = 0.0
@@ -283,26 +282,22 @@ class Recorder(Flights):
         draft.outputs = [self._touch("output", slot, tensor) for slot, tensor in tensors]
         self._finish(draft)
 
-    def again(self, index: int) -> None:
-        """Calls of this thread execute the graph's call of that index again, -1: they are the
-        program's.
+    def again(self, index: int, forward: int) -> None:
+        """Calls of this thread execute the graph's call of that index again, -1: none. forward:
+        that call or the one of its forward pass, whose autograd nodes they make or go through.
         """
-        self._again[get_ident()] = None if index < 0 else index
+        self._nodes.turn(index, forward)
         self._sequence[get_ident()] = self.binding.next_sequence()
-        for number in [number for number in self._forward if number >= OF_AGAIN]:
-            del self._forward[number]
+
+    def forget_nodes(self, forward: int) -> None:
+        """No backward pass goes through the nodes of this call any more."""
+        self._nodes.forget(forward)
 
     def claim(self, node: int) -> None:
         """The autograd node of that number is of the graph that ended last in this thread,
         whichever call inside of it saw the node first.
         """
-        self._forward[self._numbered(node)] = self._ended[get_ident()]
-
-    def _numbered(self, node: int) -> int:
-        """Autograd numbers the nodes of each thread from 0: those of a graph that is executed again
-        are kept apart from the program's.
-        """
-        return node if self._again.get(get_ident()) is None else node + OF_AGAIN
+        self._nodes.claim(node, self._ended[get_ident()])
 
     def push_phase(self, phase: str) -> None:
         """Calls of this thread that are not backward belong to this phase, until pop_phase."""
@@ -332,9 +327,7 @@ class Recorder(Flights):
         self._originals.clear()
         for address in [a for a, s in self._storages.items() if self.binding.expired(s.reference)]:
             self.binding.release(self._storages.pop(address).reference)
-        self._forward = {
-            number: owner for number, owner in self._forward.items() if owner.step >= self.step - 2
-        }
+        self._nodes.keep_since(self.step - 2)
 
     def forget(self) -> None:
         """Drop every version, as when calls were made that nobody saw."""
@@ -349,8 +342,8 @@ class Recorder(Flights):
         """
         self._settle(everything=not self.active)
         ready, self._finished = self._finished, []
-        for remembered in (self._forward, self._originals):
-            forget_oldest(remembered, most=MOST_REMEMBERED)
+        self._nodes.keep(MOST_REMEMBERED)
+        forget_oldest(self._originals, most=MOST_REMEMBERED)
         return self.binding.batches(ready, process=process, rank=rank, levels=levels)
 
     def close(self) -> None:
@@ -603,7 +596,7 @@ class Recorder(Flights):
         draft.operator, draft.site = operator, site
         if node is not None:
             number = node._sequence_nr()
-            forward = self._forward.get(self._numbered(number))
+            forward = self._nodes.of(number)
             if forward is not None:
                 draft.forward, draft.forward_index, draft.autograd = forward, forward.index, number
                 if phase == "backward":
@@ -626,9 +619,9 @@ class Recorder(Flights):
         # create_graph: what a gradient is the gradient of stands in the forward pass
         if number > 0 and draft.phase == "backward":
             if draft.forward is not None:
-                self._forward[self._numbered(number - 1)] = draft.forward
+                self._nodes.claim(number - 1, draft.forward)
         elif number > 0:
-            self._forward[self._numbered(number - 1)] = draft
+            self._nodes.claim(number - 1, draft)
             draft.autograd = number - 1
 
     def _own_all(self, draft: Draft) -> None:
@@ -636,7 +629,7 @@ class Recorder(Flights):
         number = self.binding.next_sequence()
         self._ended[draft.thread] = draft
         for made in range(max(draft.sequence, 0), number):
-            self._forward.setdefault(self._numbered(made), draft)
+            self._nodes.own(made, draft)
         self._sequence[draft.thread] = max(self._sequence.get(draft.thread, -1), number)
 
     def _phase(self, thread: int, site: Site, *, backward: bool) -> str:
@@ -661,7 +654,7 @@ class Recorder(Flights):
             op,
             module,
             thread,
-            again=self._again.get(thread),
+            again=self._nodes.again,
         )
 
     def _count_up(self, what: str) -> int:

@@ -129,6 +129,8 @@ def _in_its_place(graph: Node, second: Sequence[Node]) -> tuple[list[Node], Repe
     operators = [node for node in second if node.level == "operator"]
     if not operators or whole is None:
         return [graph], None
+    if all(map(is_finite, graph.outputs)):
+        return [graph], None
     made = {row.slot: row for row in whole.outputs}
     handing: list[Node] = []
     left: list[Row] = []

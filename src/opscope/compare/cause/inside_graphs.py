@@ -43,10 +43,8 @@ def inside(pairing: Pairing, graph: int) -> Cause:
     repeated = _repeated(side, graph)
     first = first_parted(pairing, repeated & side.calls.leaf)
     if first is not None:
-        words = f"it is an operator of {side.operator(graph)}, which was executed again"
-        return msgspec.structs.replace(
-            plain, target=first, golden=int(pairing.match.target[first]), words=(words, PARTS)
-        )
+        partner = int(pairing.match.target[first])
+        return msgspec.structs.replace(plain, target=first, golden=partner, words=(PARTS,))
     return _unknown(side, plain)
 
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
+from opscope.compare.cause.done_elsewhere import done_elsewhere
 from opscope.compare.cause.earlier_steps import EarlierSteps, read_crosswise
 from opscope.compare.cause.gradient_paths import branching, held_back, one_sided
 from opscope.compare.cause.grown_errors import bursts, grown
@@ -25,7 +26,7 @@ from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.partings import Parting
 from opscope.compare.cause.penalties import without_penalties
 from opscope.compare.cause.read_out import read_out_apart
-from opscope.compare.cause.region_calls import regions_of, updated_alike, with_calls
+from opscope.compare.cause.region_calls import regions_of, with_calls
 from opscope.compare.cause.row_partings import parts_in_all_rows
 from opscope.compare.cause.scrambled import ORDER, scrambled
 from opscope.compare.cause.shared_results import SharedResults
@@ -238,7 +239,7 @@ class Regions:
         """What is apart, and the results that are, but for penalties that the other side's
         optimizer works in.
         """
-        results = self._results.apart(self.meetings, self.unmet)
+        results = self._results.apart(self.meetings, self.unmet, self._states.sound(apart))
         return without_penalties(self.pairing, self.meetings, self.unmet, [*results, *apart])
 
     def _faint(self, parting: Parting, apart: Bools) -> bool:
@@ -588,12 +589,12 @@ class Regions:
             # either the fault, or written for a result that is turned: nothing tells here
             made = [walk.makers(call) for walk, call in zip(walks, products, strict=True)]
             regions = with_calls(regions, (products[0], *made[0]), (products[1], *made[1]))
+        if both:
+            known = self.pairing, self.meetings, self.unmet
+            regions = with_calls(regions, *done_elsewhere(*known, (mine, theirs), stage))
         if stage == GRADIENT and both and not pairs.comparable(mine, theirs):
             path = branching(self.pairing, self.meetings, self._vague[0], place)
             regions = with_calls(regions, (path.mine,), (path.theirs,)) if path else regions
-        if stage == PARAMETER and both:
-            alike_updates = (updated_alike(self.pairing, (mine, theirs), side) for side in (0, 1))
-            regions = with_calls(regions, *alike_updates)
         row = walks[0].given[mine] if self._misses(walks, mine) else NONE
         return Parting(
             place,

@@ -10,6 +10,7 @@ import msgspec
 
 from opscope.compare.cause.handed_out import handed_out
 from opscope.compare.cause.inferences import Inferences
+from opscope.compare.cause.multiplied_losses import without_multiples
 from opscope.compare.cause.read_out import read_out_alike
 from opscope.compare.cause.results import (
     comparable,
@@ -28,7 +29,7 @@ from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.contents import bears_identities, in_dumps
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from opscope.arrays import Bools, Ints
     from opscope.compare.cause.trained_states import Apart
@@ -49,12 +50,17 @@ class SharedResults:
         self._pairing, self._meetings, self._rows, self._dim = pairing, meetings, rows, dim
         self._sides = pairing.target, pairing.golden
 
-    def apart(self, meetings: Meetings, unmet: Flags) -> Iterator[Apart]:
-        """Results that meet nothing on the other side, but where a batch is cut otherwise."""
+    def apart(
+        self, meetings: Meetings, unmet: Flags, sound: Mapping[Place, float]
+    ) -> Iterator[Apart]:
+        """Results that meet nothing on the other side, but where a batch is cut otherwise, and for
+        multiples where all that is trained agrees (sound).
+        """
         if in_dumps(*self._sides):
             # dumps do not show what only turns the sign of a loss
             unmet = unmet[0] & ~self.turned(0, 1.0), unmet[1] & ~self.turned(1, 1.0)
         handed = [*self._handed_apart(meetings, unmet)]
+        handed = without_multiples(self._pairing, meetings, unmet, handed, sound)
         yield from handed
         if not handed and self._inferences is not None:
             yield from self._inferences.apart(unmet, layers=not self._comparable)

@@ -96,6 +96,29 @@ class TrainedStates:
             if known[0].issuperset(names[0]) and known[1].issuperset(names[1])
         ]
 
+    def sound(self, apart: Iterable[Apart]) -> dict[Place, float]:
+        """The places at which gradients agree, or parameters where nobody knows gradients, with 1;
+        where those part first, with how many times as far as golden's they move. apart: what does
+        not agree.
+        """
+        trained = [entry for entry in apart if entry[1] != FORWARD]
+        mine, theirs = (
+            {place for place, stage, _ in last if stage in {GRADIENT, CLIPPED}}
+            for last in self.last
+        )
+        graded = mine & theirs
+        unsound = {place for place, stage, _ in trained if stage in {GRADIENT, CLIPPED}}
+        parted = {place for place, _, _ in trained} - graded - unsound
+        sound = dict.fromkeys(graded | set(self.places if self.judged else ()), 1.0)
+        for place in unsound | parted:
+            sound.pop(place, None)
+        if parted:
+            first = min(parted)
+            rows = [rows for place, _, rows in trained if place == first]
+            sound = {place: 1.0 for place in sound if place < first}
+            sound[first] = self.times_moved(first, rows)
+        return sound
+
     @cached_property
     def places(self) -> list[Place]:
         """The places at which both sides have them, in order."""

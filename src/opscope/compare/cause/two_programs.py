@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from opscope.compare.cause.causes import MISSING
+from opscope.compare.cause.causes import EXTRA, MISSING
 from opscope.compare.cause.drawn_parameters import drawn_anew
 from opscope.compare.cause.loss_scales import without_scales
 from opscope.compare.cause.partings import cause_of
@@ -61,7 +61,7 @@ def judged(
         return msgspec.structs.replace(pairing, by_regions=True, until=why), []
     otherwise = written_otherwise(pairing)
     if not (otherwise or written_in_part(pairing)):
-        return pairing, causes
+        return pairing, [] if _reach_nothing(pairing, causes, exceeds, values=values) else causes
     common = without_scales(_in_steps(pairing))
     if otherwise and no_steps(common):
         return msgspec.structs.replace(pairing, by_regions=True, until=NOTHING), []
@@ -85,6 +85,21 @@ def judged(
     drawn = drawn_anew(pairing, causes, regions.names) if told else []
     missing = _missing_there(causes, parting) if dumps else []
     return pairing, drawn[:1] or missing or [cause_of(pairing, parting)]
+
+
+def _reach_nothing(pairing: Pairing, causes: list[Cause], exceeds: Bools, *, values: bool) -> bool:
+    """Whether all that was found is that one side runs calls alone, in two trainings in which all
+    that matters agrees: a shape is made and taken back.
+    """
+    if not causes or any(cause.kind not in {EXTRA, MISSING} for cause in causes):
+        return False
+    common = without_scales(_in_steps(pairing))
+    if no_steps(common):
+        return False
+    regions = Regions(common, exceeds)
+    if not (regions.begun_alike() and regions.trained):
+        return False
+    return regions.parting(values=values) is None and not regions.nothing
 
 
 def _missing_there(causes: list[Cause], parting: Parting) -> list[Cause]:

@@ -80,6 +80,7 @@ def _within(side: Side, wanted: Bools) -> Side:
     leaf = wanted.copy()
     leaf[parents[wanted & (parents >= 0)]] = False
     leaf &= calls.leaf | ~_has_inner(side, calls.leaf)
+    leaf |= wanted & calls.leaf & side.graphs()  # of which nothing inside is known
     return msgspec.structs.replace(side, calls=msgspec.structs.replace(calls, leaf=leaf))
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from opscope.run.whole_tables import WholeTable
 
 ABSENT = np.iinfo(np.int64).min  # no such integer
+_DEEPEST = 64  # calls inside each other
 _FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
 MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
@@ -179,8 +180,17 @@ def _closed(side: Side) -> Bools:
     if not graphs.any():
         return graphs
     told = np.unique(tensors.call[tensors.output & (tensors.nan >= 0)])
-    told = told[calls.parent[told] >= 0]
-    open_ = np.isin(calls.key, keys_of(calls.process[told], calls.parent[told]))
+    around = told[(calls.level[told] == OPERATOR) & ~graphs[told]]
+    open_ = np.zeros(len(calls), dtype=np.bool_)
+    for _ in range(_DEEPEST):
+        around = around[calls.parent[around] >= 0]
+        around = np.unique(
+            place_of(keys_of(calls.process[around], calls.parent[around]), calls.key)
+        )
+        around = around[(around >= 0) & ~open_[around]]
+        if not len(around):
+            break
+        open_[around] = True
     closed: Bools = graphs & ~open_
     return closed
 

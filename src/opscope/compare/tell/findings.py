@@ -207,6 +207,8 @@ class _Book:
         evidence |= cause.more
         reasons = [*self._reasons(cause, call, partner)]
         reasons.extend(self._whole_module(cause))
+        if call.again is not None:
+            reasons.append(self._of_graph(side, call))
         if "bound" in evidence:
             reasons.append(evidence["bound"]["words"])
         if "pattern" in evidence:
@@ -385,6 +387,12 @@ class _Book:
             yield f"golden runs {partner[0].op} in its place"
         if cause.kind != OTHERWISE or any(cause.region):
             yield WORDS[cause.kind]
+
+    def _of_graph(self, side: int, call: Call) -> str:
+        calls = self._sides[side].calls
+        graph = np.flatnonzero((calls.process == call.process) & (calls.index == call.again))
+        names = [self._sides[side].operator(each) for each in graph.tolist()]
+        return f"it is an operator of {''.join(names) or 'a graph'}, which was executed again"
 
     def _unread(self, cause: Cause) -> bool:
         """Whether nothing that a call reads was compared, in dumps that may leave inputs out."""

@@ -84,15 +84,17 @@ struct Scope {
     std::vector<TensorRow> inputs;
 };
 
-// Autograd numbers the nodes of each thread from 0: those of a graph that is executed again are kept apart from the program's.
-constexpr std::int64_t of_again = std::int64_t{1} << 48;
+// Autograd numbers the nodes of each thread from 0: those of a graph that is executed again are kept apart from the program's, and
+// from those of other graphs.
+constexpr std::int64_t nodes_of_again(std::int64_t forward) { return (forward + 1) << 32; }
 
 struct Thread {
-    std::int64_t numbered(std::int64_t node) const { return again < 0 ? node : node + of_again; }
+    std::int64_t numbered(std::int64_t node) const { return again < 0 ? node : node + nodes_of_again(nodes); }
     std::vector<Scope> open;
     std::vector<Phase> phases;
     std::int64_t sequence = -1;
     std::int64_t again = -1;  // the call of a compiled graph that this thread executes again
+    std::int64_t nodes = -1;  // the forward call that its autograd nodes are of
     int graphs = 0;   // compiled graphs that are running
     std::vector<Running*> running;  // their calls, innermost last
     Partner graph{};  // the one that ended last
@@ -110,8 +112,11 @@ class Recorder {
     nb::object dispatch(nb::handle mode, nb::handle func, nb::handle types, nb::handle args, nb::handle kwargs);
     std::int64_t enter_scope(const std::string& level, const std::string& op, const std::string& module, nb::handle tensors);
     void leave_scope(std::int64_t index, nb::handle tensors, nb::object error);
-    // Calls of this thread execute the graph's call of that index again, -1: they are the program's.
-    void again(std::int64_t index);
+    // Calls of this thread execute the graph's call of that index again, -1: they are the program's. forward: that call, or the
+    // one of its forward pass, which autograd nodes are of.
+    void again(std::int64_t index, std::int64_t forward);
+    // No backward pass goes through the nodes of this call any more.
+    void forget_nodes(std::int64_t forward);
     // The autograd node of that number is of the graph that ended last in this thread, whichever call inside of it saw the node first.
     void claim(std::int64_t node) { forward_[thread().numbered(node)] = thread().graph; }
     // The graph that is running in this thread has written to these of its inputs, which nobody had said.

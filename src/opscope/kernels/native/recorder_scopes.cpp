@@ -174,11 +174,17 @@ void Recorder::touch_all(std::vector<TensorRow>& rows, nb::handle tensors, bool 
     }
 }
 
-void Recorder::again(std::int64_t index) {
+void Recorder::again(std::int64_t index, std::int64_t forward) {
     Thread& here = thread();
     here.again = index;
+    here.nodes = forward;
     here.sequence = torch_.next_sequence();
-    for (auto at = forward_.begin(); at != forward_.end();) at = at->first >= of_again ? forward_.erase(at) : std::next(at);
+}
+
+void Recorder::forget_nodes(std::int64_t forward) {
+    const std::int64_t first = nodes_of_again(forward), behind = nodes_of_again(forward + 1);
+    for (auto at = forward_.begin(); at != forward_.end();)
+        at = at->first >= first && at->first < behind ? forward_.erase(at) : std::next(at);
 }
 
 void Recorder::push_phase(const std::string& phase) { thread().phases.push_back(phase_named(phase)); }
@@ -358,6 +364,7 @@ NB_MODULE(_recorder, module) {
         .def("push_phase", &Recorder::push_phase)
         .def("pop_phase", &Recorder::pop_phase)
         .def("again", &Recorder::again)
+        .def("forget_nodes", &Recorder::forget_nodes)
         .def("claim", &Recorder::claim)
         .def("wrote", &Recorder::wrote)
         .def("next_step", &Recorder::next_step)

@@ -3,8 +3,9 @@
 
 What generated code fused cannot be looked into; the graph it was made of can be interpreted. That
 happens in a thread of its own, which has none of the program's modes, autograd state and compiler,
-after the graph has been found to make what is not finite. Nothing of the program's is written to:
-what the graph writes to was copied before, and random generators are put back.
+in the first step in which a graph is executed, and after it has been found to make what is not
+finite. Nothing of the program's is written to: what the graph writes to
+was copied before, and random generators are put back.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -27,6 +28,8 @@ from opscope.record.torch.interpreted import calling_frames, played, repeat
 from opscope.record.torch.operators import COMMUNICATION
 
 MOST_TIMES = 3  # that one graph is executed again, forward and backward each
+MOST_MADE = 256 << 20  # bytes that the operators of a graph make, to be looked into unasked
+MOST_OPENED = 16  # executions of one graph that are
 MOST_BYTES = 16 << 20  # that are copied for one call
 SMALL = 1 << 20  # inputs that are kept alive until the backward pass
 OWN_THREAD = "opscope-again"
@@ -38,7 +41,8 @@ class Execution:
 
     inputs are held weakly, but for small ones that may die before the backward pass; copies are of
     those that the graph writes to, by place. refused says why it cannot be made again;
-    checked, that its forward pass was judged.
+    checked, that its forward pass was judged; opened are the inputs and results of its second
+    execution until the backward pass of that is made.
     """
 
     captured: Captured
@@ -52,6 +56,7 @@ class Execution:
     unsound: bool = False
     checked: bool = False
     index: int = -1
+    opened: tuple[list[Any], Any] | None = None
 
     def moved(self, given: Sequence[Any]) -> frozenset[int]:
         """Places of the inputs that were written to since."""
@@ -75,7 +80,7 @@ class Execution:
 
     def forget(self) -> None:
         """Let go of its inputs: its backward pass is over."""
-        self.inputs, self.versions, self.copies = [], [], {}
+        self.inputs, self.versions, self.copies, self.opened = [], [], {}, None
         self.refused = "its backward pass had been made before"
 
     def given(self) -> list[Any] | str:
@@ -95,6 +100,17 @@ class Execution:
         return inputs_now
 
 
+class Turn(NamedTuple):
+    """One second execution: of this call, in this phase. nodes: the call whose
+    autograd nodes are made or gone through; keeps: its backward pass comes later.
+    """
+
+    call: int
+    phase: str
+    nodes: int
+    keeps: bool = False
+
+
 class Again:
     """Executes graphs again for one recorder.
 
@@ -112,6 +128,7 @@ class Again:
         self._book, self._enter, self._leave, self._refused = book, enter, leave, refused
         self._times: Counter[tuple[int, str]] = Counter()
         self._forbidden: dict[int, str | None] = {}
+        self._opened: dict[int, tuple[int, int]] = {}
 
     # -- before the call ---------------------------------------------------------------------------
 
@@ -164,6 +181,49 @@ class Again:
 
     # -- the second execution ----------------------------------------------------------------------
 
+    def opens(self, captured: Captured) -> bool:
+        """Whether an execution of a graph is to be looked into: those of the first step in which it
+        is executed, as of the parts of a batch.
+        """
+        step, times = self._opened.get(id(captured), (self._book.step, 0))
+        if step != self._book.step or times >= MOST_OPENED:
+            return False
+        if not times and (
+            not is_opaque(captured) or captured.made > MOST_MADE or is_foreign(captured)
+        ):
+            times = MOST_OPENED
+        self._opened[id(captured)] = step, times + 1
+        return bool(times < MOST_OPENED)
+
+    def open(self, execution: Execution, given: Sequence[Any]) -> None:
+        """Execute a forward graph again, and keep what its backward pass goes through."""
+        captured, tracked = execution.captured, torch.is_grad_enabled()
+        leaves = [execution.copies.get(number, each) for number, each in enumerate(given)]
+        if tracked:
+            with aside():
+                leaves = as_leaves(leaves, given)
+
+        def work() -> list[tuple[str, Any]]:
+            with torch.inference_mode(execution.inference), torch.set_grad_enabled(tracked):
+                made = repeat(captured, self._book, leaves)
+            execution.opened = (leaves, made) if tracked else None
+            return results(execution, made)
+
+        turn = Turn(execution.index, "forward", execution.index, keeps=tracked)
+        self._run(execution, turn, work, placed(leaves))
+
+    def open_backward(
+        self, execution: Execution, index: int, gradients: Sequence[Any], result: Any
+    ) -> None:
+        """Execute the backward graph of what was opened."""
+        (leaves, made), execution.opened = execution.opened or ([], ()), None
+
+        def work() -> list[tuple[str, Any]]:
+            return gradients_of(made, leaves, gradients, len(result))
+
+        given = [(f"0.{slot}", each) for slot, each in placed(gradients)]
+        self._run(execution, Turn(index, "backward", execution.index), work, given)
+
     def forward(self, execution: Execution, given: Sequence[Any]) -> None:
         """Execute a forward graph again."""
         captured = execution.captured
@@ -174,7 +234,9 @@ class Again:
                 made = repeat(captured, self._book, inputs)
             return results(execution, made)
 
-        self._run(execution, execution.index, "forward", work, inputs)
+        if not self._tires(captured, "forward"):
+            turn = Turn(execution.index, "forward", execution.index)
+            self._run(execution, turn, work, placed(inputs))
 
     def backward(
         self, execution: Execution, index: int, gradients: Sequence[Any], result: Any
@@ -186,73 +248,52 @@ class Again:
             inputs = []
         originals = execution.originals()
         with aside():
-            leaves = [
-                each.detach().requires_grad_()
-                if isinstance(each, torch.Tensor)
-                and each.is_floating_point()
-                and getattr(original, "requires_grad", False)
-                else each
-                for each, original in zip(inputs, originals, strict=bool(inputs))
-            ]
+            leaves = as_leaves(inputs, originals)
 
         def work() -> list[tuple[str, Any]]:
             made = repeat(execution.captured, self._book, leaves)
-            outputs = made if isinstance(made, (tuple, list)) else (made,)
-            pairs = matched(outputs, gradients)
-            wanted = [
-                number
-                for number, each in enumerate(leaves)
-                if isinstance(each, torch.Tensor) and each.requires_grad
-            ]
-            computed = torch.autograd.grad(
-                [output for output, _ in pairs],
-                [leaves[number] for number in wanted],
-                [gradient for _, gradient in pairs],
-                allow_unused=True,
-            )
-            shift = len(result) - len(leaves)
-            return [
-                (f"0.{number + shift}", each)
-                for number, each in zip(wanted, computed, strict=True)
-                if each is not None
-            ]
+            return gradients_of(made, leaves, gradients, len(result))
 
-        self._run(execution, index, "backward", work, leaves)
+        if not self._tires(execution.captured, "backward"):
+            self._run(execution, Turn(index, "backward", index), work, placed(leaves))
+
+    def _tires(self, captured: Captured, phase: str) -> bool:
+        """Whether a graph was found unsound so often that one time more tells nothing."""
+        self._times[id(captured), phase] += 1
+        return self._times[id(captured), phase] > MOST_TIMES
 
     def _run(
         self,
         execution: Execution,
-        index: int,
-        phase: str,
+        turn: Turn,
         work: Callable[[], list[tuple[str, Any]]],
-        inputs: Sequence[Any],
+        given: Sequence[tuple[str, torch.Tensor]],
     ) -> None:
         """Do the work in a thread of its own, inside a row of the graph's that tells what it was
         given and what came of it.
         """
         captured = execution.captured
-        self._times[id(captured), phase] += 1
-        if self._times[id(captured), phase] > MOST_TIMES:
-            return
         if execution.refused is not None:
             self._refused(captured.name, execution.refused)
             return
         failed: list[BaseException] = []
         # whatever runs a backward pass would make one of the forward pass that comes before it
-        callers = calling_frames(users=phase == "backward")
+        callers = calling_frames(users=turn.phase == "backward")
 
         def run() -> None:
-            self._book.again(index)
+            self._book.again(turn.call, turn.nodes)
             self._enter()
             try:
                 with surroundings(execution):
-                    job = partial(self._inside, captured.name, phase, work, inputs)
+                    job = partial(self._inside, captured.name, turn.phase, work, given)
                     played(job, callers)()
             except BaseException as error:  # noqa: BLE001 - of the graph's operators: said, and the program goes on
                 failed.append(error)
             finally:
                 self._leave()
-                self._book.again(-1)
+                self._book.again(-1, -1)
+                if failed or not turn.keeps:
+                    self._book.forget_nodes(turn.nodes)
 
         thread = threading.Thread(target=run, name=OWN_THREAD, daemon=True)
         thread.start()
@@ -266,11 +307,8 @@ class Again:
         name: str,
         phase: str,
         work: Callable[[], list[tuple[str, Any]]],
-        inputs: Sequence[Any],
+        given: Sequence[tuple[str, torch.Tensor]],
     ) -> None:
-        given = [
-            (str(slot), each) for slot, each in enumerate(inputs) if isinstance(each, torch.Tensor)
-        ]
         self._book.push_phase(phase)
         scope = self._book.enter_scope("graph", f"{COMPILED}{name}", "", given)
         self._book.pop_phase()
@@ -303,6 +341,82 @@ def results(execution: Execution, made: Any) -> list[tuple[str, Any]]:
         for number, each in enumerate(outputs)
         if isinstance(each, torch.Tensor)
     ] + [(str(number), copy) for number, copy in execution.copies.items()]
+
+
+def placed(values: Sequence[Any]) -> list[tuple[str, torch.Tensor]]:
+    """The tensors among these with their places."""
+    return [(str(slot), each) for slot, each in enumerate(values) if isinstance(each, torch.Tensor)]
+
+
+def as_leaves(values: Sequence[Any], originals: Sequence[Any]) -> list[Any]:
+    """These values, those as leaves of an autograd graph of their own that need gradients in the
+    program.
+    """
+    return [
+        each.detach().requires_grad_()
+        if isinstance(each, torch.Tensor)
+        and each.is_floating_point()
+        and getattr(original, "requires_grad", False)
+        else each
+        for each, original in zip(values, originals, strict=bool(values))
+    ]
+
+
+def gradients_of(
+    made: Any, leaves: Sequence[Any], gradients: Sequence[Any], count: int
+) -> list[tuple[str, Any]]:
+    """Gradients of the leaves of what was made of them, by the slots that they have among the
+    `count` results of the graph's backward call.
+    """
+    outputs = made if isinstance(made, (tuple, list)) else (made,)
+    pairs = matched(outputs, gradients)
+    wanted = [
+        number
+        for number, each in enumerate(leaves)
+        if isinstance(each, torch.Tensor) and each.requires_grad
+    ]
+    computed = torch.autograd.grad(
+        [output for output, _ in pairs],
+        [leaves[number] for number in wanted],
+        [gradient for _, gradient in pairs],
+        allow_unused=True,
+    )
+    shift = count - len(leaves)
+    return [
+        (f"0.{number + shift}", each)
+        for number, each in zip(wanted, computed, strict=True)
+        if each is not None
+    ]
+
+
+def is_opaque(captured: Captured) -> bool:
+    """Whether a graph's back end generates code, as torch's own do but for those it has for
+    debugging, which run operators.
+    """
+    from torch._dynamo.backends import registry
+
+    return captured.backend in registry.list_backends()
+
+
+def is_foreign(captured: Captured) -> bool:
+    """Whether a graph, or one within it, calls what is not torch's own: nobody knows what that does
+    besides.
+    """
+    within = [
+        each.graph
+        for name, each in captured.module.named_modules()
+        if name and isinstance(each, torch.fx.GraphModule)
+    ]
+    return any(not _is_own(node) for graph in (captured.graph, *within) for node in graph.nodes)
+
+
+def _is_own(node: torch.fx.Node) -> bool:
+    if node.op != "call_function":
+        return node.op != "call_module"
+    if isinstance(node.target, torch._ops.OpOverload):
+        return torch._library.utils.is_builtin(node.target)
+    module = str(getattr(node.target, "__module__", None) or "torch")
+    return module.partition(".")[0] in {"torch", "_operator", "operator", "builtins", "math"}
 
 
 def weakly(value: Any) -> Any:

@@ -9,6 +9,7 @@ has the backward graph. Public names do not reach either (torch 2.13).
 
 from __future__ import annotations
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -37,6 +38,7 @@ class Captured(msgspec.Struct, frozen=True):
     written: places of the inputs that it writes to, None where AOTAutograd did not say. reason: why
     it was compiled again; ended: why it ends where it does, a break of the graph among them.
     seconds: what the back end took. compiler: the back end, called with a graph and its inputs.
+    made: bytes that its operators make, as far as Dynamo says.
     """
 
     name: str
@@ -51,6 +53,7 @@ class Captured(msgspec.Struct, frozen=True):
     broken: bool
     seconds: float
     compiler: Any = None
+    made: int = 0
 
     def attributes(self) -> tuple[Any, ...]:
         """The tensors that it holds."""
@@ -100,6 +103,7 @@ def watch_compiler(stack: ExitStack, watcher: Watcher) -> None:
 
         def call_user_compiler(output: Any, module: Any, *given: Any) -> Any:
             own = _attempted(watcher.missed, copied, module)
+            made = _attempted(watcher.missed, bytes_made, module.graph) or 0
             name = graph_name(output)
             chosen = _attempted(watcher.missed, watcher.choose, name, output.compiler_fn)
             begun = time.perf_counter()
@@ -109,6 +113,8 @@ def watch_compiler(stack: ExitStack, watcher: Watcher) -> None:
                 return compiled  # what is packed to be stored has to be the back end's own
             seconds = time.perf_counter() - begun
             captured = _attempted(watcher.missed, describe, output, module, own, seconds, chosen)
+            if captured is not None:
+                captured = msgspec.structs.replace(captured, made=made)
             return (
                 compiled
                 if captured is None
@@ -205,6 +211,20 @@ def copied(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, torch.fx
     for name in within.keys() & dict(own.named_children()):
         setattr(own, name, torch.fx.GraphModule(*copied(within[name])))
     return own, graph
+
+
+def bytes_made(graph: torch.fx.Graph) -> int:
+    """How many bytes the operators of a graph make, by the examples that Dynamo leaves; a size that
+    may change counts as it is now.
+    """
+    made = [node.meta.get("example_value") for node in graph.nodes if node.op.startswith("call_")]
+    tensors = [each for each in torch.utils._pytree.tree_leaves(made) if torch.is_tensor(each)]
+    return sum(math.prod(map(_current, each.shape)) * each.element_size() for each in tensors)
+
+
+def _current(size: Any) -> int:
+    """A size as it is now; a symbolic one that is asked for its number would be guarded."""
+    return size if isinstance(size, int) else int(getattr(size.node, "hint", None) or 1)
 
 
 def _is_graph(module: torch.nn.Module) -> TypeGuard[torch.fx.GraphModule]:

@@ -3,9 +3,9 @@
 back end.
 
 The bookkeeper takes a graph for an operator whose inputs are the program's tensors and whose
-outputs it reads. What generated code calls on the way is of the graph's own memory. A graph that
-made something that is not finite of sound inputs is executed again, operator by operator
-(again.py).
+outputs it reads. What generated code calls on the way is of the graph's own memory. A graph of
+generated code is executed again, operator by operator, the first time and where it made something
+that is not finite of sound inputs (again.py).
 """
 
 from __future__ import annotations
@@ -365,6 +365,8 @@ class Graphs:
         if running.suspected:
             execution.unsound = True
             self.again.forward(execution, given)
+        elif self.again.opens(graph.captured):
+            self.again.open(execution, given)
 
     def backward(
         self,
@@ -385,7 +387,9 @@ class Graphs:
         result = self.calls.make(graph.backward, (shown, execution.parameters()), running)
         if self.check is not None and execution.checked and kept:
             self.contain(self.check.backward, execution, running.index, kept, result)
-        if running.suspected and not execution.unsound and kept is not None:
+        if execution.opened is not None and kept:
+            self.contain(self.again.open_backward, execution, running.index, kept, result)
+        elif running.suspected and not execution.unsound and kept is not None:
             self.contain(self.again.backward, execution, running.index, kept, result)
         if not keeps_graph():
             execution.forget()

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Graphs of compiled code that were executed again, operator by operator (record/torch/again.py):
+where that gave what the graph gave, its operators stand in the graph, as if its back end had run
+them.
+
+What generated code called is left aside. What follows the graph reads what it made: its operators'
+results bear the versions of the graph's, and where what a graph is given was copied, the copies
+those of what was given, and its name.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+
+from opscope.compare.side.columns import MODULE
+from opscope.judge.tolerance import PRECISIONS
+from opscope.run.hashes import hash_of
+from opscope.run.keys import NONE, keys_of, place_of
+from opscope.run.query import rows_where
+
+if TYPE_CHECKING:
+    from opscope.arrays import Bools, Ints
+    from opscope.compare.side.columns import Calls, Side, Tensors
+
+SAME = 256.0  # roundings of a graph's results that those of its operators may be off
+_DEEPEST = 64  # calls inside each other
+_CAPTURED = "torch.fx.GraphModule"  # what a graph is before it is compiled
+_BITS = 44  # of a version, below its process
+_VERSION = (1 << _BITS) - 1
+
+
+class Second(msgspec.Struct, frozen=True):
+    """A second execution, by rows of Calls: its own call, and the graph's that it repeats."""
+
+    call: int
+    graph: int
+
+
+def opened(side: Side) -> Side:
+    """The side with the operators of second executions in the place of their graphs."""
+    if not side.graphs().any():
+        return side
+    known = [each for each in _seconds(side) if _given(side, each) and _made(side, each)]
+    if not known:
+        return side
+    same = [each for each in known if _agrees(side, each)]
+    others = [each.call for each in known if each not in same]
+    calls = side.calls
+    graphs, places = (
+        np.array([getattr(each, name) for each in same], dtype=np.int64)
+        for name in ("graph", "call")
+    )
+    parent, level, op, leaf = (
+        getattr(calls, name).copy() for name in ("parent", "level", "op", "leaf")
+    )
+    leaf[graphs] = False
+    # what generated code called, and operators that do not make what it made
+    leaf[_inside(calls, np.array([*graphs, *others], dtype=np.int64))] = False
+    parent[places], level[places], op[places] = calls.index[graphs], MODULE, hash_of(_CAPTURED)
+    return msgspec.structs.replace(
+        side,
+        calls=msgspec.structs.replace(calls, leaf=leaf, parent=parent, level=level, op=op),
+        tensors=_joined(side, same),
+        words={**side.words, hash_of(_CAPTURED): _CAPTURED},
+    )
+
+
+def _seconds(side: Side) -> list[Second]:
+    """The second executions that did not fail."""
+    keys = side.calls.key
+    names = ("process", "index", "again", "level", "error")
+    rows = [
+        (process, index, again)
+        for process, index, again, level, error in rows_where(
+            side.run, "calls", names, lambda batch: ~np.ma.getmaskarray(batch["again"])
+        )
+        if level == "graph" and error is None
+    ]
+    if not rows:
+        return []
+    process, index, again = np.array(rows, dtype=np.int64).T
+    places = (place_of(keys_of(process, each), keys).tolist() for each in (index, again))
+    return [Second(*pair) for pair in zip(*places, strict=True) if min(pair) >= 0]
+
+
+def _slots(side: Side, call: int, *, output: bool) -> dict[int, int]:
+    """Rows of the inputs or outputs of a call by slot."""
+    tensors = side.tensors
+    rows = np.arange(tensors.begins[call], tensors.begins[call + 1])
+    rows = rows[tensors.output[rows] == output]
+    return dict(zip(tensors.slot[rows].tolist(), rows.tolist(), strict=True))
+
+
+def _given(side: Side, second: Second) -> list[tuple[int, int]]:
+    """Rows that a second execution was given with those of its graph; none where some have none."""
+    mine, theirs = (_slots(side, call, output=False) for call in (second.call, second.graph))
+    if not mine.keys() <= theirs.keys():
+        return []
+    return [(row, theirs[slot]) for slot, row in mine.items()]
+
+
+def _made(side: Side, second: Second) -> list[tuple[int, int]]:
+    """Rows that a second execution made with those of its graph, which may have written to less
+    than was copied for it; none where some of the graph's have none.
+    """
+    mine, theirs = (_slots(side, call, output=True) for call in (second.call, second.graph))
+    if not theirs.keys() <= mine.keys():
+        return []
+    return [(mine[slot], row) for slot, row in theirs.items()]
+
+
+def _agrees(side: Side, second: Second) -> bool:
+    """Whether a second execution gave what its graph gave."""
+    rows = np.array(_made(side, second), dtype=np.int64)
+    return _same(side, rows[:, 0], rows[:, 1])
+
+
+def _same(side: Side, mine: Ints, theirs: Ints) -> bool:
+    """Whether statistics of rows are the same but for roundings."""
+    tensors = side.tensors
+    epsilon = side.told(tensors.dtype[mine], _epsilon, np.float64)
+    same: Bools = (tensors.shape[mine] == tensors.shape[theirs]) & (tensors.nan[mine] >= 0)
+    for name in ("dtype", "nan", "pos_inf", "neg_inf"):
+        same &= getattr(tensors, name)[mine] == getattr(tensors, name)[theirs]
+    spread = np.maximum(np.abs(tensors.min[theirs]), np.abs(tensors.max[theirs]))
+    for name, size in (
+        ("l2norm", tensors.l2norm[theirs]),
+        *((name, spread) for name in ("min", "max", "mean")),
+    ):
+        one, other = getattr(tensors, name)[mine], getattr(tensors, name)[theirs]
+        off = np.abs(one - other) > SAME * epsilon * size
+        same &= ~off & (np.isnan(one) == np.isnan(other))
+    return bool(same.all())
+
+
+def _epsilon(name: str) -> float:
+    known = PRECISIONS.get(name)
+    return 0.0 if known is None else known.unit
+
+
+def _inside(calls: Calls, graphs: Ints) -> Bools:
+    """The calls inside of graphs, however deep."""
+    within = np.zeros(len(calls), dtype=np.bool_)
+    around = graphs
+    for _ in range(_DEEPEST):
+        keys = keys_of(calls.process, calls.parent)
+        fresh = ~within & (calls.parent >= 0) & np.isin(keys, calls.key[around])
+        if not fresh.any():
+            break
+        within |= fresh
+        around = np.flatnonzero(fresh)
+    return within
+
+
+def _joined(side: Side, same: list[Second]) -> Tensors:
+    """The tensors, one version for what a graph was given and its copy, one for what it made and
+    what its operators made.
+    """
+    tensors = side.tensors
+    process = side.calls.process[tensors.call]
+    identity = np.where(tensors.version >= 0, (process << _BITS) | tensors.version, NONE)
+    became = _replaced(side, same, identity)
+    known = np.array(sorted(became), dtype=np.int64)
+    at = place_of(identity, known)
+    rows = np.flatnonzero(at >= 0)
+    if not len(rows):
+        return tensors
+    version, source = np.array([became[each] for each in known.tolist()], dtype=np.int64).T[
+        :, at[rows]
+    ]
+    columns = {name: getattr(tensors, name).copy() for name in ("version", "named", "parameter")}
+    columns["version"][rows] = version & _VERSION
+    copied, source = rows[source >= 0], source[source >= 0]
+    for name in ("named", "parameter"):
+        columns[name][copied] = getattr(tensors, name)[source]
+    return msgspec.structs.replace(tensors, **columns)
+
+
+def _replaced(side: Side, same: list[Second], identity: Ints) -> dict[int, tuple[int, int]]:
+    """For versions what they become, and the row that they have their name of, NONE for their
+    own.
+    """
+    became: dict[int, tuple[int, int]] = {}
+    for second in same:
+        given = _given(side, second)
+        held = {int(identity[row]) for pair in given for row in pair}
+        for mine, theirs in given:
+            if identity[mine] != identity[theirs]:
+                became[int(identity[mine])] = int(identity[theirs]), theirs
+        for mine, theirs in _made(side, second):
+            own, whole = int(identity[mine]), int(identity[theirs])
+            if own in held or whole in held:
+                continue  # what a graph hands on as it was given it
+            became[whole] = own, NONE
+            if side.tensors.named[theirs]:
+                became[own] = own, theirs
+    return became
