@@ -212,8 +212,8 @@ class Regions:
             return parting
         known = self.meetings, self.unmet, self._parts
         later = self._meeting_in(with_rows(self.pairing, self.meetings, self._leaf), apart)
-        marks = self._parts[0], self.meetings.unmet(0)
-        if later and parts_in_all_rows(self.pairing, marks, (parting, later), apart):
+        found = self.meetings, self._parts[0]
+        if later and parts_in_all_rows(self.pairing, found, (parting, later), apart):
             return later
         self.meetings, self.unmet, self._parts = known
         return parting

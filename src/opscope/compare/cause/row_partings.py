@@ -17,6 +17,7 @@ import numpy as np
 
 from opscope.compare.cause.start_pairs import one_family
 from opscope.compare.cause.what_matters import FORWARD
+from opscope.compare.pair.samples import in_common
 from opscope.compare.side.call_rows import (
     computes_nothing,
     given_to,
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from opscope.arrays import Bools
     from opscope.compare.cause.partings import Parting
     from opscope.compare.cause.trained_states import Apart
+    from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
     from opscope.compare.side.columns import Side
 
@@ -39,16 +41,18 @@ MAX_CALLS = 64  # from what computes otherwise up to the product behind which ro
 
 def parts_in_all_rows(
     pairing: Pairing,
-    marks: tuple[Bools, Bools],
+    known: tuple[Meetings, Bools],
     partings: tuple[Parting, Parting],
     apart: list[Apart],
 ) -> bool:
     """Whether the later of two partings, before which tensors still agree in some rows, is why a
-    result is another one, not the first. marks: the rows of the target that agree so, and those
-    that agree in no row; apart: what matters and is apart.
+    result is another one, not the first. known: the meetings, and the rows of the target that
+    meet so; apart: what matters and is apart.
     """
     first, later = partings
-    side, (rows, unmet), start = pairing.target, marks, later.start[0]
+    meetings, rows = known
+    unmet = meetings.unmet(0)
+    side, start, marks = pairing.target, later.start[0], (rows, unmet)
     if min(later.start) < 0 or side.calls.phase[start] != side.calls.phase[0]:
         return False
     reads = bool(rows[inputs_of(side, start)].any())  # else it may be of labels
@@ -61,7 +65,24 @@ def parts_in_all_rows(
     if reads and alike and all(_keeps_rows(side, call) for call in (start, *between)):
         return True
     gradients = [row for call in products for row in _gradients(side, call)]
-    return bool(gradients) and bool(unmet[gradients].all())
+    if not gradients or not unmet[gradients].all():
+        return False
+    return not any(_in_common(pairing, meetings, call) for call in products)
+
+
+def _in_common(pairing: Pairing, meetings: Meetings, call: int) -> bool:
+    """Whether the gradient of what a call makes has any element in common with that of what this
+    meets: of few rows that agree a sample may hold one.
+    """
+    target, golden = pairing.target, pairing.golden
+    partner = meetings.partner[0][outputs_of(target, call)]
+    others = golden.tensors.call[partner[partner >= 0]].tolist()
+    mine = _gradients(target, call)
+    pairs = [(row, other) for row in mine for at in others for other in _gradients(golden, at)]
+    if not pairs:
+        return False
+    rows = np.array(pairs, dtype=np.int64).T
+    return bool(in_common((target, rows[0]), (golden, rows[1])).any())
 
 
 def _first_result(side: Side, apart: list[Apart]) -> int:

@@ -200,6 +200,15 @@ def _in_common(mine: Sampled, theirs: Sampled) -> tuple[Ints, Ints, Bools]:
     return part[several], whole[several], same[several]
 
 
+def in_common(mine: tuple[Side, Ints], theirs: tuple[Side, Ints]) -> Ints:
+    """How many elements of its recorded sample each row of one side has in common with the other
+    side's row in its place.
+    """
+    own, others = (_sampled(side, rows, values=False).samples for side, rows in (mine, theirs))
+    same: Ints = (np.abs(own - others) <= NEAR * np.abs(own)).sum(axis=1)
+    return same
+
+
 def _equal(mine: Floats, theirs: Floats) -> tuple[Ints, Ints]:
     """The pairs of elements, by their places, that are one within NEAR; NaN is none."""
     order = np.argsort(theirs)
