@@ -98,8 +98,8 @@ class TrainedStates:
 
     def sound(self, apart: Iterable[Apart]) -> dict[Place, float]:
         """The places at which gradients agree, or parameters where nobody knows gradients, with 1;
-        where those part first, with how many times as far as golden's they move. apart: what does
-        not agree.
+        where those part first, with how many times as far as golden's they move, NaN where that is
+        not one number. apart: what does not agree.
         """
         trained = [entry for entry in apart if entry[1] != FORWARD]
         mine, theirs = (
@@ -116,7 +116,8 @@ class TrainedStates:
             first = min(parted)
             rows = [rows for place, _, rows in trained if place == first]
             sound = {place: 1.0 for place in sound if place < first}
-            sound[first] = self.times_moved(first, rows)
+            moved = self.times_moved(first, rows)
+            sound[first] = np.nan if moved == 1 else moved
         return sound
 
     @cached_property
