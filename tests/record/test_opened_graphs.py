@@ -133,6 +133,39 @@ def test_what_makes_much_is_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert not second(record(tmp_path, lambda: training(opaque)))
 
 
+def test_what_waits_for_its_backward_pass_is_not_much(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A second forward pass is not looked into while the first is kept, but once it is gone."""
+    monkeypatch.setattr("opscope.record.torch.again.MOST_MADE", 700)
+    made = torch.compile(lambda x, w: torch.tanh(x @ w), backend=OPAQUE)
+
+    def passes() -> None:
+        torch.manual_seed(0)
+        w = torch.randn(8, 8, requires_grad=True)
+        first, other = (made(torch.randn(8, 8), w) for _ in range(2))
+        first.sum().backward()
+        del first
+        made(torch.randn(8, 8), w).sum().backward()
+        other.sum().backward()
+
+    found = record(tmp_path, passes)
+    graphs = [call for call in found.all("compiled::", phase="forward") if call.again is None]
+    looked = {call.again for call in found.all("aten::tanh.default")}
+    assert [call.index in looked for call in graphs] == [True, False, True]
+
+
+def test_operators_that_call_graphs_as_often_as_they_like_are_not_looked_into(
+    tmp_path: Path,
+) -> None:
+    @torch.compile(backend=OPAQUE)
+    def chosen(x: Tensor) -> Tensor:
+        made: Tensor = torch.cond(x.sum() > 0, torch.sin, torch.cos, (x,))
+        return made
+
+    assert not second(record(tmp_path, lambda: chosen(torch.ones(4))))
+
+
 def test_shapes_that_change_do_not_make_the_program_compile_again(tmp_path: Path) -> None:
     """Sizes are asked for without a guard on them."""
 

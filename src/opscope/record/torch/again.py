@@ -4,8 +4,8 @@
 What generated code fused cannot be looked into; the graph it was made of can be interpreted. That
 happens in a thread of its own, which has none of the program's modes, autograd state and compiler,
 in the first step in which a graph is executed, and after it has been found to make what is not
-finite. Nothing of the program's is written to: what the graph writes to
-was copied before, and random generators are put back.
+finite. Nothing of the program's is written to: what the graph writes to was copied before, and
+random generators are put back.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ import torch
 from opscope.operators.spelling import COMPILED
 from opscope.record.torch.aside import TensorBase, aside
 from opscope.record.torch.dynamo import Captured
-from opscope.record.torch.interpreted import calling_frames, played, repeat
+from opscope.record.torch.interpreted import calling_frames, played, repeat, wraps
 from opscope.record.torch.operators import COMMUNICATION
 
 MOST_TIMES = 3  # that one graph is executed again, forward and backward each
-MOST_MADE = 256 << 20  # bytes that the operators of a graph make, to be looked into unasked
+MOST_MADE = 256 << 20  # bytes that the operators of graphs make which are looked into unasked
 MOST_OPENED = 16  # executions of one graph that are
 MOST_BYTES = 16 << 20  # that are copied for one call
 SMALL = 1 << 20  # inputs that are kept alive until the backward pass
@@ -101,8 +101,8 @@ class Execution:
 
 
 class Turn(NamedTuple):
-    """One second execution: of this call, in this phase. nodes: the call whose
-    autograd nodes are made or gone through; keeps: its backward pass comes later.
+    """One second execution: of this call, in this phase. nodes: the call whose autograd nodes are
+    made or gone through; keeps: its backward pass comes later.
     """
 
     call: int
@@ -129,6 +129,7 @@ class Again:
         self._times: Counter[tuple[int, str]] = Counter()
         self._forbidden: dict[int, str | None] = {}
         self._opened: dict[int, tuple[int, int]] = {}
+        self._held = 0  # bytes that second executions keep for their backward passes
 
     # -- before the call ---------------------------------------------------------------------------
 
@@ -188,18 +189,17 @@ class Again:
         step, times = self._opened.get(id(captured), (self._book.step, 0))
         if step != self._book.step or times >= MOST_OPENED:
             return False
-        if not times and (
-            not is_opaque(captured) or captured.made > MOST_MADE or is_foreign(captured)
-        ):
+        if not times and (not is_opaque(captured) or is_foreign(captured)):
             times = MOST_OPENED
         self._opened[id(captured)] = step, times + 1
-        return bool(times < MOST_OPENED)
+        return bool(times < MOST_OPENED) and self._held + captured.made <= MOST_MADE
 
     def open(self, execution: Execution, given: Sequence[Any]) -> None:
         """Execute a forward graph again, and keep what its backward pass goes through."""
         captured, tracked = execution.captured, torch.is_grad_enabled()
         leaves = [execution.copies.get(number, each) for number, each in enumerate(given)]
         if tracked:
+            self._hold(execution)
             with aside():
                 leaves = as_leaves(leaves, given)
 
@@ -211,6 +211,14 @@ class Again:
 
         turn = Turn(execution.index, "forward", execution.index, keeps=tracked)
         self._run(execution, turn, work, placed(leaves))
+
+    def _hold(self, execution: Execution) -> None:
+        """Count what a second execution keeps, until the program lets go of the first."""
+        self._held += execution.captured.made
+        weakref.finalize(execution, self._let_go, execution.captured.made).atexit = False
+
+    def _let_go(self, made: int) -> None:
+        self._held -= made
 
     def open_backward(
         self, execution: Execution, index: int, gradients: Sequence[Any], result: Any
@@ -400,7 +408,8 @@ def is_opaque(captured: Captured) -> bool:
 
 def is_foreign(captured: Captured) -> bool:
     """Whether a graph, or one within it, calls what is not torch's own: nobody knows what that does
-    besides.
+    besides; or an operator of higher order that does more than call the graph that it is given:
+    nobody knows what its plain form makes on the way.
     """
     within = [
         each.graph
@@ -413,6 +422,8 @@ def is_foreign(captured: Captured) -> bool:
 def _is_own(node: torch.fx.Node) -> bool:
     if node.op != "call_function":
         return node.op != "call_module"
+    if isinstance(node.target, torch._ops.HigherOrderOperator):
+        return wraps(node)
     if isinstance(node.target, torch._ops.OpOverload):
         return torch._library.utils.is_builtin(node.target)
     module = str(getattr(node.target, "__module__", None) or "torch")

@@ -103,7 +103,7 @@ def watch_compiler(stack: ExitStack, watcher: Watcher) -> None:
 
         def call_user_compiler(output: Any, module: Any, *given: Any) -> Any:
             own = _attempted(watcher.missed, copied, module)
-            made = _attempted(watcher.missed, bytes_made, module.graph) or 0
+            made = _attempted(watcher.missed, bytes_made, module) or 0
             name = graph_name(output)
             chosen = _attempted(watcher.missed, watcher.choose, name, output.compiler_fn)
             begun = time.perf_counter()
@@ -213,11 +213,17 @@ def copied(module: torch.fx.GraphModule) -> tuple[torch.fx.GraphModule, torch.fx
     return own, graph
 
 
-def bytes_made(graph: torch.fx.Graph) -> int:
-    """How many bytes the operators of a graph make, by the examples that Dynamo leaves; a size that
-    may change counts as it is now.
+def bytes_made(module: torch.nn.Module) -> int:
+    """How many bytes the operators of a graph and of those within it make, by the examples that
+    Dynamo leaves; a size that may change counts as it is now.
     """
-    made = [node.meta.get("example_value") for node in graph.nodes if node.op.startswith("call_")]
+    graphs = [each.graph for each in module.modules() if _is_graph(each)]
+    made = [
+        node.meta.get("example_value")
+        for graph in graphs
+        for node in graph.nodes
+        if node.op.startswith("call_")
+    ]
     tensors = [each for each in torch.utils._pytree.tree_leaves(made) if torch.is_tensor(each)]
     return sum(math.prod(map(_current, each.shape)) * each.element_size() for each in tensors)
 
