@@ -10,13 +10,15 @@ from pathlib import Path
 
 import pytest
 import torch
-from tests.compare.told_lines import compared, fitted, marked_line
+from tests.compare.told_lines import compared, fitted, marked_line, recorded
 from tests.record.hidden_backend import OPAQUE, hiding
 from torch import Tensor, nn
 from torch._dynamo.backends.common import aot_autograd
 from torch._dynamo.backends.registry import register_backend
 from torch.nn import functional as F
 from torch.utils._python_dispatch import _disable_current_modes
+
+import opscope
 
 WIDE, ROWS, STEPS, RATE = 8, 6, 4, 0.05
 
@@ -121,3 +123,16 @@ def test_code_that_makes_something_else_is_still_the_graph(tmp_path: Path) -> No
 
     first = compared((compiled, lambda _: trained(layer())), tmp_path).document.findings[0]
     assert (first.op, first.phase, first.step) == ("compiled::graph_0_0", "forward", 0)
+
+
+@pytest.mark.parametrize("target", [False, True], ids=["golden", "target"])
+def test_a_run_that_was_not_looked_into_beside_one_that_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, target: bool
+) -> None:
+    """As one of an older opscope: of both the graphs are compared."""
+    looked = recorded(written_out, tmp_path / "looked")
+    monkeypatch.setattr("opscope.record.torch.again.MOST_OPENED", 0)
+    torch.compiler.reset()
+    bare = recorded(written_out, tmp_path / "bare")
+    pair = (looked, bare) if target else (bare, looked)
+    assert not opscope.compare(*pair).document.findings

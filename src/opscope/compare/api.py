@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -161,8 +161,7 @@ def _first_causes(pairing: Pairing, causes: Sequence[Cause]) -> dict[int, int]:
     return first
 
 
-def _followed(run: Run, read: tuple[Any, Any], norms: bool) -> tuple[Side, Flow]:  # noqa: FBT001 - mapped over both sides
-    side = opened(side_of(run, *read))
+def _followed(side: Side, norms: bool) -> tuple[Side, Flow]:  # noqa: FBT001 - mapped over both sides
     side = without_enclosing(with_norms(side) if norms else side)
     return side, follow(side.calls, side.tensors)
 
@@ -181,8 +180,9 @@ def pair_runs(
     read = read_tables(target), read_tables(golden)
     told(_READ)
     with ThreadPoolExecutor(max_workers=2) as pool:
+        made = pool.map(lambda run, tables: side_of(run, *tables), (target, golden), read)
         (target_side, flow), (golden_side, golden_flow) = pool.map(
-            _followed, (target, golden), read, [norms_alone(target, golden)] * 2
+            _followed, opened([*made]), [norms_alone(target, golden)] * 2
         )
     sides, flows = (target_side, golden_side), (flow, golden_flow)
     told(_FOLLOWED)

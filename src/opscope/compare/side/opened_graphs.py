@@ -15,13 +15,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import numpy as np
 
-from opscope.compare.side.columns import MODULE
+from opscope.compare.side.columns import MODULE, OPERATOR
 from opscope.judge.tolerance import PRECISIONS
 from opscope.run.hashes import hash_of
 from opscope.run.keys import NONE, keys_of, place_of
 from opscope.run.query import rows_where
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from opscope.arrays import Bools, Ints
     from opscope.compare.side.columns import Calls, Side, Tensors
 
@@ -39,14 +41,62 @@ class Second(msgspec.Struct, frozen=True):
     graph: int
 
 
-def opened(side: Side) -> Side:
-    """The side with the operators of second executions in the place of their graphs."""
+def opened(sides: Sequence[Side]) -> list[Side]:
+    """Both sides with the operators of second executions in the place of their graphs; not of a
+    graph of which the other side has one that was not executed again, as in an older recording.
+    """
+    known = [_known_seconds(side) for side in sides]
+    if not any(known):
+        return list(sides)
+    same = [
+        [each for each in some if _agrees(side, each)]
+        for side, some in zip(sides, known, strict=True)
+    ]
+    places = [
+        {_place(side, each.graph) for each in some} for side, some in zip(sides, same, strict=True)
+    ]
+    whole = [_whole(side) for side in sides]
+    return [
+        _opened(
+            side,
+            some,
+            [
+                each
+                for each in agreeing
+                if _place(side, each.graph) not in whole[1 - number] - places[1 - number]
+            ],
+        )
+        for number, (side, some, agreeing) in enumerate(zip(sides, known, same, strict=True))
+    ]
+
+
+def _known_seconds(side: Side) -> list[Second]:
     if not side.graphs().any():
-        return side
-    known = [each for each in _seconds(side) if _given(side, each) and _made(side, each)]
+        return []
+    return [each for each in _seconds(side) if _given(side, each) and _made(side, each)]
+
+
+def _whole(side: Side) -> set[tuple[int, ...]]:
+    """The graphs of a side of which operators inside did not make every result."""
+    tensors, graphs = side.tensors, side.graphs()
+    if not graphs.any():
+        return set()
+    own = graphs[tensors.call]
+    operators = (side.calls.level == OPERATOR)[tensors.call] & ~own
+    made = tensors.version[tensors.output & operators & (tensors.nan >= 0)]
+    untold = tensors.output & own & ~np.isin(tensors.version, made)
+    return {_place(side, graph) for graph in np.unique(tensors.call[untold]).tolist()}
+
+
+def _place(side: Side, graph: int) -> tuple[int, ...]:
+    """By what executions of one graph are known on both sides."""
+    calls = side.calls
+    return tuple(int(column[graph]) for column in (calls.rank, calls.step, calls.phase, calls.op))
+
+
+def _opened(side: Side, known: list[Second], same: list[Second]) -> Side:
     if not known:
         return side
-    same = [each for each in known if _agrees(side, each)]
     others = [each.call for each in known if each not in same]
     calls = side.calls
     graphs, places = (
