@@ -27,6 +27,7 @@ from opscope.compare.pair.meetings import Meetings, meet, multiplied
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.call_rows import places_of
 from opscope.compare.side.contents import bears_identities, in_dumps
+from opscope.compare.side.lowering import worlds_apart
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -60,7 +61,8 @@ class SharedResults:
             # dumps do not show what only turns the sign of a loss
             unmet = unmet[0] & ~self.turned(0, 1.0), unmet[1] & ~self.turned(1, 1.0)
         handed = [*self._handed_apart(meetings, unmet)]
-        handed = without_multiples(self._pairing, meetings, unmet, handed, sound)
+        if not worlds_apart(*self._sides):  # whose gradients are known of few
+            handed = without_multiples(self._pairing, meetings, unmet, handed, sound)
         yield from handed
         if not handed and self._inferences is not None:
             yield from self._inferences.apart(unmet, layers=not self._comparable)
