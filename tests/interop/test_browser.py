@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -354,6 +355,9 @@ def test_jupyterlab_shows_it_with_scripts_and_without(demo: Path, tmp_path: Path
             )
         finally:
             lab.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                lab.wait(30)
+            lab.kill()  # it does not always end when it is asked to
     headline, words_of_it, pictures = with_scripts["saw"]
     assert "bmm in blocks.0.attn" in headline
     assert "aten::bmm" in words_of_it
