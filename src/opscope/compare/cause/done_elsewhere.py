@@ -139,13 +139,18 @@ class _Side:
     def first_of_gradients(self) -> tuple[int, ...]:
         """The first call behind the start's backward pass that reads a gradient."""
         side, backward = self.side, self.side.in_phase("backward")
-        calls = side.calls
-        here = (calls.rank == calls.rank[self.start]) & (calls.step == calls.step[self.start])
-        later = here & calls.leaf & ~backward & (np.arange(len(calls)) > self.start)
-        rows = np.flatnonzero(~side.tensors.output & later[side.tensors.call])
+        rows = np.flatnonzero(~side.tensors.output & self._later()[side.tensors.call])
         made = self.flow.producer[rows]
         read = rows[(made >= 0) & backward[np.maximum(made, 0)]]
         return tuple(np.unique(side.tensors.call[read])[:1].tolist())
+
+    def _later(self) -> Bools:
+        """The calls behind the start in its step that are of no backward pass."""
+        calls = self.side.calls
+        here = (calls.rank == calls.rank[self.start]) & (calls.step == calls.step[self.start])
+        behind = np.arange(len(calls)) > self.start
+        later: Bools = here & calls.leaf & ~self.side.in_phase("backward") & behind
+        return later
 
     def adds_of_parameters(self, unmet: Bools) -> bool:
         """Whether the start adds to one number that meets another that does not."""
@@ -158,10 +163,8 @@ class _Side:
 
     def decays(self) -> tuple[int, ...]:
         """The first call in the start's step that adds a parameter to a gradient."""
-        side, calls = self.side, self.side.calls
-        here = (calls.rank == calls.rank[self.start]) & (calls.step == calls.step[self.start])
-        later = np.flatnonzero(here & calls.leaf & ~side.in_phase("backward"))
-        for call in later[later > self.start].tolist():
+        side = self.side
+        for call in np.flatnonzero(self._later()).tolist():
             read = parameters_of(side, call)
             if family(side.operator(call)) == "add" and read and len(inputs_of(side, call)) > 1:
                 return (call,)

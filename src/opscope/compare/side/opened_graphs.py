@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
     from opscope.compare.side.columns import Calls, Side, Tensors
 
+Rows = tuple[int, int]
 SAME = 256.0  # roundings of a graph's results that those of its operators may be off
 _DEEPEST = 64  # calls inside each other
 _CAPTURED = "torch.fx.GraphModule"  # what a graph is before it is compiled
@@ -35,17 +36,21 @@ _VERSION = (1 << _BITS) - 1
 
 
 class Second(msgspec.Struct, frozen=True):
-    """A second execution, by rows of Calls: its own call, and the graph's that it repeats."""
+    """A second execution, by rows of Calls: its own call, and the graph's that it repeats; and
+    rows of what it was given, and what it made, each with the graph's.
+    """
 
     call: int
     graph: int
+    given: list[Rows]
+    made: list[Rows]
 
 
 def opened(sides: Sequence[Side]) -> list[Side]:
     """Both sides with the operators of second executions in the place of their graphs; not of a
     graph of which the other side has one that was not executed again, as in an older recording.
     """
-    known = [_known_seconds(side) for side in sides]
+    known = [_seconds(side) if side.graphs().any() else [] for side in sides]
     if not any(known):
         return list(sides)
     same = [
@@ -68,12 +73,6 @@ def opened(sides: Sequence[Side]) -> list[Side]:
         )
         for number, (side, some, agreeing) in enumerate(zip(sides, known, same, strict=True))
     ]
-
-
-def _known_seconds(side: Side) -> list[Second]:
-    if not side.graphs().any():
-        return []
-    return [each for each in _seconds(side) if _given(side, each) and _made(side, each)]
 
 
 def _whole(side: Side) -> set[tuple[int, ...]]:
@@ -119,7 +118,7 @@ def _opened(side: Side, known: list[Second], same: list[Second]) -> Side:
 
 
 def _seconds(side: Side) -> list[Second]:
-    """The second executions that did not fail."""
+    """The second executions that did not fail, and can be held against their graphs."""
     keys = side.calls.key
     names = ("process", "index", "again", "level", "error")
     rows = [
@@ -133,7 +132,12 @@ def _seconds(side: Side) -> list[Second]:
         return []
     process, index, again = np.array(rows, dtype=np.int64).T
     places = (place_of(keys_of(process, each), keys).tolist() for each in (index, again))
-    return [Second(*pair) for pair in zip(*places, strict=True) if min(pair) >= 0]
+    found = [
+        Second(call, graph, _given(side, call, graph), _made(side, call, graph))
+        for call, graph in zip(*places, strict=True)
+        if min(call, graph) >= 0
+    ]
+    return [each for each in found if each.given and each.made]
 
 
 def _slots(side: Side, call: int, *, output: bool) -> dict[int, int]:
@@ -144,19 +148,19 @@ def _slots(side: Side, call: int, *, output: bool) -> dict[int, int]:
     return dict(zip(tensors.slot[rows].tolist(), rows.tolist(), strict=True))
 
 
-def _given(side: Side, second: Second) -> list[tuple[int, int]]:
+def _given(side: Side, call: int, graph: int) -> list[Rows]:
     """Rows that a second execution was given with those of its graph; none where some have none."""
-    mine, theirs = (_slots(side, call, output=False) for call in (second.call, second.graph))
+    mine, theirs = (_slots(side, each, output=False) for each in (call, graph))
     if not mine.keys() <= theirs.keys():
         return []
     return [(row, theirs[slot]) for slot, row in mine.items()]
 
 
-def _made(side: Side, second: Second) -> list[tuple[int, int]]:
+def _made(side: Side, call: int, graph: int) -> list[Rows]:
     """Rows that a second execution made with those of its graph, which may have written to less
     than was copied for it; none where some of the graph's have none.
     """
-    mine, theirs = (_slots(side, call, output=True) for call in (second.call, second.graph))
+    mine, theirs = (_slots(side, each, output=True) for each in (call, graph))
     if not theirs.keys() <= mine.keys():
         return []
     return [(mine[slot], row) for slot, row in theirs.items()]
@@ -164,7 +168,7 @@ def _made(side: Side, second: Second) -> list[tuple[int, int]]:
 
 def _agrees(side: Side, second: Second) -> bool:
     """Whether a second execution gave what its graph gave."""
-    rows = np.array(_made(side, second), dtype=np.int64)
+    rows = np.array(second.made, dtype=np.int64)
     return _same(side, rows[:, 0], rows[:, 1])
 
 
@@ -235,12 +239,11 @@ def _replaced(side: Side, same: list[Second], identity: Ints) -> dict[int, tuple
     """
     became: dict[int, tuple[int, int]] = {}
     for second in same:
-        given = _given(side, second)
-        held = {int(identity[row]) for pair in given for row in pair}
-        for mine, theirs in given:
+        held = {int(identity[row]) for pair in second.given for row in pair}
+        for mine, theirs in second.given:
             if identity[mine] != identity[theirs]:
                 became[int(identity[mine])] = int(identity[theirs]), theirs
-        for mine, theirs in _made(side, second):
+        for mine, theirs in second.made:
             own, whole = int(identity[mine]), int(identity[theirs])
             if own in held or whole in held:
                 continue  # what a graph hands on as it was given it

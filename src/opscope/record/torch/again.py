@@ -196,21 +196,10 @@ class Again:
 
     def open(self, execution: Execution, given: Sequence[Any]) -> None:
         """Execute a forward graph again, and keep what its backward pass goes through."""
-        captured, tracked = execution.captured, torch.is_grad_enabled()
-        leaves = [execution.copies.get(number, each) for number, each in enumerate(given)]
+        tracked = torch.is_grad_enabled()
         if tracked:
             self._hold(execution)
-            with aside():
-                leaves = as_leaves(leaves, given)
-
-        def work() -> list[tuple[str, Any]]:
-            with torch.inference_mode(execution.inference), torch.set_grad_enabled(tracked):
-                made = repeat(captured, self._book, leaves)
-            execution.opened = (leaves, made) if tracked else None
-            return results(execution, made)
-
-        turn = Turn(execution.index, "forward", execution.index, keeps=tracked)
-        self._run(execution, turn, work, placed(leaves))
+        self._forward(execution, given, tracked=tracked)
 
     def _hold(self, execution: Execution) -> None:
         """Count what a second execution keeps, until the program lets go of the first."""
@@ -234,17 +223,23 @@ class Again:
 
     def forward(self, execution: Execution, given: Sequence[Any]) -> None:
         """Execute a forward graph again."""
-        captured = execution.captured
+        if not self._tires(execution.captured, "forward"):
+            self._forward(execution, given, tracked=False)
+
+    def _forward(self, execution: Execution, given: Sequence[Any], *, tracked: bool) -> None:
         inputs = [execution.copies.get(number, each) for number, each in enumerate(given)]
+        if tracked:
+            with aside():
+                inputs = as_leaves(inputs, given)
 
         def work() -> list[tuple[str, Any]]:
-            with torch.inference_mode(execution.inference), torch.no_grad():
-                made = repeat(captured, self._book, inputs)
+            with torch.inference_mode(execution.inference), torch.set_grad_enabled(tracked):
+                made = repeat(execution.captured, self._book, inputs)
+            execution.opened = (inputs, made) if tracked else None
             return results(execution, made)
 
-        if not self._tires(captured, "forward"):
-            turn = Turn(execution.index, "forward", execution.index)
-            self._run(execution, turn, work, placed(inputs))
+        turn = Turn(execution.index, "forward", execution.index, keeps=tracked)
+        self._run(execution, turn, work, placed(inputs))
 
     def backward(
         self, execution: Execution, index: int, gradients: Sequence[Any], result: Any
