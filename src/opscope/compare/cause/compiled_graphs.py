@@ -13,7 +13,6 @@ from opscope.compare.cause.causes import Cause
 from opscope.compare.cause.inside_graphs import inside
 from opscope.compare.cause.parted_calls import first_parted
 from opscope.compare.cause.read_after_graphs import read_otherwise
-from opscope.compare.pair.levels import enclosing
 from opscope.compare.pair.unpaired import half_compiled
 from opscope.compare.side.columns import OPERATOR
 from opscope.operators.catalogue import traits_of
@@ -36,7 +35,7 @@ def with_graphs(pairing: Pairing, causes: list[Cause]) -> list[Cause]:
         return causes
     side = pairing.target
     graphs = side.graphs()
-    around = enclosing(side, graphs)
+    around = side.enclosing(graphs)
     asked = graphs & ~_told_whole(side, graphs, around)
     call = first_parted(pairing, asked, otherwise=read_otherwise(pairing, asked, around))
     if call is None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from opscope.compare.pair.levels import enclosing
 from opscope.compare.pair.parameters import learnt_names
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.lowering import STAGED, spelling
@@ -198,7 +197,7 @@ def _tell(side: Side) -> bool:
 
 def _single(side: Side) -> Bools:
     """Calls of a forward pass that have backward passes of their own, not that of a graph."""
-    return side.in_phase("forward") & (enclosing(side, side.graphs()) < 0)
+    return side.in_phase("forward") & (side.enclosing(side.graphs()) < 0)
 
 
 def _with_gradients(side: Side) -> Bools:

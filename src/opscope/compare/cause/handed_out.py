@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opscope.compare.pair.levels import enclosing
 from opscope.compare.side.call_rows import inputs_of, steps_of
 from opscope.compare.side.columns import MODULE
 from opscope.compare.side.contents import bears_identities, differentiated
@@ -54,7 +53,7 @@ def _trained(side: Side, outermost: Ints, source: Ints, losses: Ints) -> Bools:
     if not through.any():
         return before
     of_outermost = np.isin(np.arange(len(calls)), outermost)
-    module = enclosing(side, of_outermost)
+    module = side.enclosing(of_outermost)
     module[outermost] = outermost
     trained = np.isin(outermost, module[through])
     if before[~trained].any():

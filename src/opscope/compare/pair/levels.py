@@ -17,12 +17,11 @@ import numpy as np
 
 from opscope.compare.side.columns import API, MODULE, OPERATOR, Side
 from opscope.run.hashes import distinct
-from opscope.run.keys import NONE, keys_of, place_of
+from opscope.run.keys import NONE, keys_of
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
 
-_DEPTH = 64  # calls inside each other that are not counted
 LEVEL_WORDS = {MODULE: "modules", API: "APIs", OPERATOR: "operators"}
 
 
@@ -76,7 +75,7 @@ def _within(side: Side, wanted: Bools) -> Side:
     calls = side.calls
     if wanted.all():
         return side
-    parents = enclosing(side, wanted)
+    parents = side.enclosing(wanted)
     leaf = wanted.copy()
     leaf[parents[wanted & (parents >= 0)]] = False
     leaf &= calls.leaf | ~_has_inner(side, calls.leaf)
@@ -98,30 +97,12 @@ def _encloses(side: Side) -> Bools:
     return np.isin(calls.key, keys_of(calls.process[inner], calls.parent[inner]))
 
 
-def enclosing(side: Side, kept: Bools) -> Ints:
-    """For each call the place of the nearest enclosing call that is kept, NONE where there is
-    none.
-    """
-    calls = side.calls
-    parents = np.full(len(calls), NONE, dtype=np.int64)
-    inner = np.flatnonzero(calls.parent >= 0)
-    if len(inner):
-        keys = keys_of(calls.process[inner], calls.parent[inner])
-        parents[inner] = place_of(keys, calls.key)
-    for _ in range(_DEPTH):
-        skipped = (parents >= 0) & ~kept[np.maximum(parents, 0)]
-        if not skipped.any():
-            return parents
-        parents[skipped] = parents[parents[skipped]]
-    return np.where((parents >= 0) & kept[np.maximum(parents, 0)], parents, NONE)
-
-
 def within_modules(side: Side) -> Bools:
     """Calls that a module encloses, or the graph that one was compiled to."""
     calls = side.calls
     if not (calls.level == API).any():
         return calls.parent >= 0
-    return enclosing(side, calls.level == MODULE) >= 0
+    return side.enclosing(calls.level == MODULE) >= 0
 
 
 def apart(target: Side, golden: Side) -> Ints:
@@ -131,4 +112,4 @@ def apart(target: Side, golden: Side) -> Ints:
     shared = recorded(target, golden)
     if shared.all():
         return np.empty(0, dtype=np.int64)
-    return np.flatnonzero(~shared & ~_encloses(target) & (enclosing(target, shared) < 0))
+    return np.flatnonzero(~shared & ~_encloses(target) & (target.enclosing(shared) < 0))

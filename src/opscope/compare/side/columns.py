@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from opscope.run.whole_tables import WholeTable
 
 ABSENT = np.iinfo(np.int64).min  # no such integer
-_DEEPEST = 64  # calls inside each other
+_DEEPEST = 64  # calls inside each other that are followed
 _FLAT = re.compile(r"^aten__(\w+?_?)_([A-Z]?[A-Za-z0-9]+|dim_IntList|Scalar_Tensor)$")
 MODULE, API, OPERATOR = 0, 1, 2  # column level
 _CALL_WORDS = ("phase", "op", "module")  # columns of few texts that are kept as such
@@ -151,6 +151,23 @@ class Side(msgspec.Struct, frozen=True):
     def graphs(self) -> Bools:
         """Which calls are graphs of compiled code."""
         return self.which(self.calls.op, lambda op: op.startswith(COMPILED))
+
+    def enclosing(self, kept: Bools) -> Ints:
+        """For each call the place of the nearest enclosing call that is kept, NONE where there is
+        none.
+        """
+        calls = self.calls
+        parents = np.full(len(calls), NONE, dtype=np.int64)
+        inner = np.flatnonzero(calls.parent >= 0)
+        if len(inner):
+            keys = keys_of(calls.process[inner], calls.parent[inner])
+            parents[inner] = place_of(keys, calls.key)
+        for _ in range(_DEEPEST):
+            skipped = (parents >= 0) & ~kept[np.maximum(parents, 0)]
+            if not skipped.any():
+                return parents
+            parents[skipped] = parents[parents[skipped]]
+        return np.where((parents >= 0) & kept[np.maximum(parents, 0)], parents, NONE)
 
     def told(self, column: Words, what: Callable[[str], Any], dtype: Any) -> Array:
         """What is to be said of the text of each row of a column of hashes, asked once for each

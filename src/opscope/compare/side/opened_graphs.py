@@ -25,11 +25,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from opscope.arrays import Bools, Ints
-    from opscope.compare.side.columns import Calls, Side, Tensors
+    from opscope.compare.side.columns import Side, Tensors
 
 Rows = tuple[int, int]
 SAME = 256.0  # roundings of a graph's results that those of its operators may be off
-_DEEPEST = 64  # calls inside each other
 _CAPTURED = "torch.fx.GraphModule"  # what a graph is before it is compiled
 _BITS = 44  # of a version, below its process
 _VERSION = (1 << _BITS) - 1
@@ -107,7 +106,9 @@ def _opened(side: Side, known: list[Second], same: list[Second]) -> Side:
     )
     leaf[graphs] = False
     # what generated code called, and operators that do not make what it made
-    leaf[_inside(calls, np.array([*graphs, *others], dtype=np.int64))] = False
+    around = np.zeros(len(calls), dtype=np.bool_)
+    around[[*graphs, *others]] = True
+    leaf[side.enclosing(around) >= 0] = False
     parent[places], level[places], op[places] = calls.index[graphs], MODULE, hash_of(_CAPTURED)
     return msgspec.structs.replace(
         side,
@@ -193,20 +194,6 @@ def _same(side: Side, mine: Ints, theirs: Ints) -> bool:
 def _epsilon(name: str) -> float:
     known = PRECISIONS.get(name)
     return 0.0 if known is None else known.unit
-
-
-def _inside(calls: Calls, graphs: Ints) -> Bools:
-    """The calls inside of graphs, however deep."""
-    within = np.zeros(len(calls), dtype=np.bool_)
-    around = graphs
-    for _ in range(_DEEPEST):
-        keys = keys_of(calls.process, calls.parent)
-        fresh = ~within & (calls.parent >= 0) & np.isin(keys, calls.key[around])
-        if not fresh.any():
-            break
-        within |= fresh
-        around = np.flatnonzero(fresh)
-    return within
 
 
 def _joined(side: Side, same: list[Second]) -> Tensors:
