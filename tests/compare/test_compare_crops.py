@@ -22,12 +22,15 @@ def begun() -> list[Tensor]:
     """What both programs begin with."""
     drawn = torch.Generator().manual_seed(5)
     sizes = (WORDS, WIDE), (WIDE, 2 * WIDE), (2 * WIDE, WIDE)
-    return [torch.randn(*size, generator=drawn) * 0.3 for size in sizes]
+    words, *others = (torch.randn(*size, generator=drawn) * 0.3 for size in sizes)
+    words[0] *= 1.5  # with which each sequence begins: what is largest is of first tokens
+    return [words, *others]
 
 
 def batches() -> list[Tensor]:
     drawn = torch.Generator().manual_seed(6)
-    return [torch.randint(WORDS, (BATCH, LONG), generator=drawn) for _ in range(STEPS)]
+    ids = [torch.randint(WORDS, (BATCH, LONG), generator=drawn) for _ in range(STEPS)]
+    return [F.pad(some[:, 1:], (1, 0)) for some in ids]
 
 
 class Original(nn.Module):
@@ -39,7 +42,7 @@ class Original(nn.Module):
 
     def forward(self, ids: Tensor) -> Tensor:
         x = F.embedding(ids, self.words)
-        past = x.cumsum(1) / torch.arange(1, ids.shape[1] + 1)[:, None]
+        past = x.cumsum(1) / torch.arange(1, ids.shape[1] + 1)[:, None]  # golden: past
         h = F.gelu(past @ self.into)  # golden: activation
         logits = (x + h @ self.out) @ self.words.T  # golden: residual
         said = logits[:, :-1].reshape(-1, WORDS)
@@ -72,7 +75,8 @@ class Ported(nn.Module):
     def forward(self, ids: Tensor) -> Tensor:
         x = self.embedding(ids)
         weights = torch.ones(ids.shape[1], ids.shape[1]).tril()
-        past = (weights / weights.sum(1, keepdim=True)) @ x
+        weights = weights.triu(-2) if self.fault == "past" else weights
+        past = (weights / weights.sum(1, keepdim=True)) @ x  # target: past
         form = "tanh" if self.fault == "activation" else "none"
         h = self.out(F.gelu(self.into(past), approximate=form))  # target: activation
         read = past if self.fault == "residual" else x
@@ -98,7 +102,7 @@ def test_a_model_that_is_given_less_than_another_is_the_same(golden: Path, tmp_p
     assert not opscope.compare(recorded(ported, tmp_path / "run"), golden).document.findings
 
 
-@pytest.mark.parametrize("fault", ["activation", "residual"])
+@pytest.mark.parametrize("fault", ["activation", "residual", "past"])
 def test_its_fault_is_found_inside(golden: Path, tmp_path: Path, fault: str) -> None:
     run = recorded(ported, tmp_path / "run", fault)
     finding = opscope.compare(run, golden).document.findings[0]

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
@@ -62,6 +64,8 @@ def test_rows_that_are_the_same_are_found_beside_others(seed: int, size: int) ->
     assert (0, 0) in zip(*(each.tolist() for each in found), strict=True)
     assert 1 not in found[0]  # of two that have nothing in common
     assert not len(alike_in_part(sampled(mine), sampled(one[:-1]))[0])
+    left = Fraction(size, size - 1)  # as much as the other's data is cut to
+    assert len(alike_in_part(sampled(mine), sampled(one[:-1]), {left})[0]) == 1
 
 
 def test_few_numbers_tell_nothing() -> None:

@@ -92,6 +92,25 @@ def test_every_part_of_the_first_batch_is(tmp_path: Path) -> None:
     assert Counter(call.step for call in found.all("aten::tanh_backward")) == {0: 3}
 
 
+def test_it_is_where_no_optimizer_ends_a_step(tmp_path: Path) -> None:
+    """For the recorder each part is a step then."""
+
+    def own() -> None:
+        net = Normed()
+        called = opaque(net)
+        for _ in range(STEPS):
+            for _ in range(2):
+                called(torch.randn(6, 8)).square().mean().backward()
+            with torch.no_grad():
+                for weight in net.parameters():
+                    assert weight.grad is not None
+                    weight.sub_(0.1 * weight.grad)
+                    weight.grad = None
+
+    found = record(tmp_path, own)
+    assert [call.step for call in found.all("aten::tanh_backward")] == [0, 1]
+
+
 def test_back_ends_that_nobody_knows_to_generate_code_are_left_alone(tmp_path: Path) -> None:
     found = record(tmp_path, lambda: training(lambda net: torch.compile(net, backend=hidden)))
     assert not second(found)

@@ -35,7 +35,8 @@ def done_elsewhere(
     """Calls of either side: what made the input of its start where the other side computes with
     that first. Where results part, what reads gradients first where the other side divides its loss
     by a constant, and what adds a parameter to a gradient where the other adds something of
-    parameters to its loss. Where parameters part, what does to others what the other side's start
+    parameters to its loss. For a call of a graph's backward pass, that of the forward pass which it
+    belongs to. Where parameters part, what does to others what the other side's start
     does (updated_alike).
     """
     found: list[tuple[int, ...]] = []
@@ -44,6 +45,8 @@ def done_elsewhere(
         other = _Side(pairing, 1 - number, starts[1 - number])
         if _leaves_out(pairing, meetings, unmet, one, other):
             found.append(one.maker(unmet[number]))
+        elif one.goes_back_in_graph():
+            found.append(one.gone_back_through())
         elif stage == PARAMETER:
             found.append(updated_alike(pairing, starts, number))
         elif stage == FORWARD and other.scales_loss():
@@ -125,6 +128,25 @@ class _Side:
                 call = int(self.flow.producer[handed])
             return () if call == NONE else (call,)
         return ()
+
+    def goes_back_in_graph(self) -> bool:
+        """Whether the start is of the backward pass of a graph, of which no line is known."""
+        side = self.side
+        backward = side.in_phase("backward")[self.start]
+        return bool(backward and side.enclosing(side.graphs())[self.start] >= 0)
+
+    def gone_back_through(self) -> tuple[int, ...]:
+        """The first call of the graph's forward pass that is of the start's operator, and reads
+        something that the start does.
+        """
+        side, state = self.side, self.flow.state
+        kind = family(side.operator(self.start))
+        read = state[inputs_of(side, self.start)]
+        forward = side.in_phase("forward") & side.calls.leaf
+        forward &= side.which(side.calls.op, lambda op: family(op) == kind)
+        rows = np.flatnonzero(~side.tensors.output & forward[side.tensors.call])
+        rows = rows[np.isin(state[rows], read)]
+        return tuple(np.unique(side.tensors.call[rows])[:1].tolist())
 
     def scales_loss(self) -> bool:
         """Whether the start multiplies one number by a constant, from which gradients begin."""

@@ -47,6 +47,16 @@ class EarlierSteps:
         """Whether calls of both sides come after the first gradients of their steps."""
         return all(map(self._updates, (0, 1), starts))
 
+    def leaves(self, starts: Starts, apart: list[Bools]) -> bool:
+        """Whether calls of both sides come after the first gradients of their steps, or one of them
+        writes what is apart to a state, as a norm does to its running statistics.
+        """
+        columns = zip(self._sides, apart, starts, strict=True)
+        return self.update(starts) or any(
+            call >= 0 and (flags & side.tensors.parameter)[outputs_of(side, call)].any()
+            for side, flags, call in columns
+        )
+
     def left(self, starts: Starts, apart: list[Bools]) -> tuple[Place, Ends] | None:
         """The rows in which updates of earlier steps made all that two calls read and that is
         apart, and the place of the target's last; None where anything else of it is.

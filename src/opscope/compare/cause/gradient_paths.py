@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from opscope.compare.cause.partings import Parting
 from opscope.compare.pair.parameters import learnt_names
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.lowering import STAGED, spelling
-from opscope.compare.side.records import Cells
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE, place_of
 
@@ -31,8 +31,6 @@ MISSES = (
     "frozen there"
 )
 MOST_CALLS = 64  # without gradients, on the way to what has some
-HANDS = "a parameter that it reads gets gradients from it, golden's does not: a detach is missing"
-KEEPS = "a parameter that it reads gets no gradients from it, golden's does: it is detached"
 CUTS = "no gradients flow back through it, through golden's they do: it is detached, or frozen"
 
 
@@ -65,6 +63,24 @@ def one_sided(
     return None
 
 
+def parted_by(sides: tuple[Side, Side], path: Path, place: tuple[int, int], stage: int) -> Parting:
+    """A rank and step in which two programs part by gradients, at calls of both sides that are told
+    with those that their backward passes begin with: these say of what gradients are asked for.
+    """
+    starts = path.mine, path.theirs
+    mine, theirs = (
+        (start, *np.flatnonzero(calls_at(side, place) & side.in_phase("backward"))[:1].tolist())
+        for side, start in zip(sides, starts, strict=True)
+    )
+    return Parting(place, stage, starts, (mine, theirs), words=path.words)
+
+
+def calls_at(side: Side, place: tuple[int, int]) -> Bools:
+    """Calls of a rank and step."""
+    here: Bools = (side.calls.rank == place[0]) & (side.calls.step == place[1])
+    return here
+
+
 def branching(
     pairing: Pairing, meetings: Meetings, vague: Bools, place: tuple[int, int]
 ) -> Path | None:
@@ -73,45 +89,13 @@ def branching(
     """
     for rows, words in _rows_on_one_side(pairing, meetings, vague, place, least=1):
         number = 0 if words == CUTS else 1  # the side through which they do not flow
-        back = _with_gradients((pairing.target, pairing.golden)[number])
+        back = with_gradients((pairing.target, pairing.golden)[number])
         graded = _contents(pairing, number, back, read=True)
         for row in rows.tolist():
             end = int(meetings.partner[0][row]) if number else row
             if _computes(pairing, row) and _reads_graded(pairing, number, end, back, graded):
                 return _path(pairing, meetings, row, words)
     return None
-
-
-def held_back(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Path | None:
-    """The first calls of a rank and step that make the same, and through both of which gradients
-    flow, of which one side's alone reads a parameter that is detached; None where there are none.
-    """
-    sides, unmet = (pairing.target, pairing.golden), meetings.unmet(0)
-    back = [_with_gradients(side) for side in sides]
-    calls, tensors = sides[0].calls, sides[0].tensors
-    here = back[0] & (calls.rank == place[0]) & (calls.step == place[1]) & calls.leaf
-    partner = meetings.partner[0]
-    rows = np.flatnonzero(tensors.output & here[tensors.call] & ~unmet & (partner >= 0))
-    met = tensors.call[rows], sides[1].tensors.call[partner[rows]]
-    held = [_reads_detached(side, call) for side, call in zip(sides, met, strict=True)]
-    apart = np.flatnonzero((held[0] != held[1]) & back[1][met[1]])
-    if not len(apart):
-        return None
-    first = apart[0]
-    return Path(int(met[0][first]), int(met[1][first]), KEEPS if held[0][first] else HANDS)
-
-
-def _reads_detached(side: Side, calls: Ints) -> Bools:
-    """Which calls read a parameter that gets gradients, but as something that needs none."""
-    if side.base is not None:
-        return np.zeros(len(calls), dtype=np.bool_)
-    tensors = side.tensors
-    read = tensors.parameter & ~tensors.output & np.isin(tensors.named, learnt_names(side))
-    rows = np.flatnonzero(read & np.isin(tensors.call, calls))
-    needs = Cells(side).of_tensors("requires_grad", rows)
-    detached = [each is False for each in needs]
-    found: Bools = np.isin(calls, tensors.call[rows[np.array(detached, dtype=np.bool_)]])
-    return found
 
 
 def _reads_graded(pairing: Pairing, number: int, row: int, back: Bools, graded: Words) -> bool:
@@ -157,14 +141,14 @@ def _rows_on_one_side(
     target, golden = pairing.target, pairing.golden
     if not any(map(_tell, (target, golden))) or STAGED & {*map(spelling, (target, golden))}:
         return  # MindSpore shows a part of its backward passes, TensorFlow's calls are guessed
-    back = _with_gradients(target), _with_gradients(golden)
+    back = with_gradients(target), with_gradients(golden)
     written = _contents(pairing, 0, back[0]), _contents(pairing, 1, back[1])
     touched = (
         _contents(pairing, 0, back[0], read=True),
         _contents(pairing, 1, back[1], read=True),
     )
     tensors, calls = target.tensors, target.calls
-    here = (calls.rank == place[0]) & (calls.step == place[1]) & _single(target) & calls.leaf
+    here = calls_at(target, place) & _single(target) & calls.leaf
     rows = np.flatnonzero(
         tensors.output & here[tensors.call] & ~meetings.unmet(0) & ~vague & ~tensors.parameter
     )
@@ -200,7 +184,7 @@ def _single(side: Side) -> Bools:
     return side.in_phase("forward") & (side.enclosing(side.graphs()) < 0)
 
 
-def _with_gradients(side: Side) -> Bools:
+def with_gradients(side: Side) -> Bools:
     """Calls to which one of the backward pass belongs."""
     calls = side.calls
     rows = np.flatnonzero(calls.forward >= 0)

@@ -18,9 +18,10 @@ import numpy as np
 
 from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
+from opscope.compare.cause.detached import detached_alone
 from opscope.compare.cause.done_elsewhere import done_elsewhere
 from opscope.compare.cause.earlier_steps import EarlierSteps, read_crosswise
-from opscope.compare.cause.gradient_paths import branching, held_back, one_sided
+from opscope.compare.cause.gradient_paths import branching, one_sided, parted_by
 from opscope.compare.cause.grown_errors import bursts, grown
 from opscope.compare.cause.left_states import LeftStates, unlike_before
 from opscope.compare.cause.partings import Parting
@@ -50,7 +51,7 @@ from opscope.compare.pair.meetings import (
     vague,
 )
 from opscope.compare.pair.parameters import first_read, same_parameters
-from opscope.compare.pair.samples import with_parts, with_rows
+from opscope.compare.pair.partial_meetings import with_parts, with_rows
 from opscope.compare.side.call_rows import all_made, handed_down, inputs_of, outputs_of
 from opscope.compare.side.lowering import worlds_apart
 from opscope.operators.catalogue import traits_of
@@ -337,7 +338,10 @@ class Regions:
             trained = None if left else steps.trained(parting.start, apart, self._states.last)
             found = left or trained
             earlier = self._located(found[0], PARAMETER, found[1]) if found else None
-            if earlier is None or not (steps.update if left else steps.even)(earlier.start):
+            if earlier is None:
+                return parting
+            starts = earlier.start
+            if not (steps.leaves(starts, apart) if left else steps.even(starts)):
                 return parting
             parting = earlier
 
@@ -393,10 +397,9 @@ class Regions:
         telling = stage == GRADIENT or (stage != FORWARD and self._alone(place))
         layer = one_sided(self.pairing, self.meetings, self._vague[0], place) if telling else None
         if layer is None and stage == GRADIENT:
-            layer = held_back(self.pairing, self.meetings, place)
+            layer = detached_alone(self.pairing, self.meetings, place)
         if layer is not None:
-            region = (layer.mine,), (layer.theirs,)
-            return Parting(place, stage, (layer.mine, layer.theirs), region, words=layer.words)
+            return parted_by(self._sides, layer, place, stage)
         if stage != GRADIENT or place not in self._results.cut:
             return None
         in_passes = self._in_passes(place, ends)

@@ -198,9 +198,12 @@ class SharedResults:
         return any(len(rows) > 0 and not (apart | dim)[rows].any() for rows, apart, dim in columns)
 
     def _end_alike(self, unmet: Flags) -> bool:
-        """Whether two dumps of no training end in the same: none shows what a model hands out."""
+        """Whether two runs of no training end in the same, of which one is of another framework, or
+        a dump: such a run does not show what a model hands out.
+        """
         backward = [side.in_phase("backward").any() for side in self._sides]
-        if any(map(bears_identities, self._sides)) or any(backward):
+        own = all(map(bears_identities, self._sides)) and not worlds_apart(*self._sides)
+        if own or any(backward):
             return False
         last = [
             last_results(side, flow.source_row)

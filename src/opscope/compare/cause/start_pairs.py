@@ -57,7 +57,7 @@ class StartPairs:
         """The starts that belong together: one operator of the same inputs, or two that are given
         something else from outside, else those with the most weight, of these those that share an
         input, of these those of which nothing agrees again, of these those that make other numbers
-        than whole ones, the earliest; else the earliest.
+        than whole ones, the earliest; else the earliest that read what is nearest to each other.
         """
         if not mine or not theirs:
             return (mine or [NONE])[0], (theirs or [NONE])[0]
@@ -79,7 +79,19 @@ class StartPairs:
                 best = candidate if best is None or candidate[0] > best[0] else best
         if best is not None and best[0][3]:
             return best[1], best[2]
-        return self._of_an_update(mine[:MAX_STARTS], theirs[:MAX_STARTS]) or (mine[0], theirs[0])
+        some = mine[:MAX_STARTS], theirs[:MAX_STARTS]
+        near = next((pair for pair in product(*some) if self._near(*pair)), None)
+        return near or self._of_an_update(*some) or (mine[0], theirs[0])
+
+    def _near(self, mine: int, theirs: int) -> bool:
+        """Whether what a call of golden reads is nearest to something that one of the target reads
+        and that is apart.
+        """
+        apart = [row for row in inputs_of(self._sides[0], mine) if self._unmet[0][row]]
+        nearest = self._meetings.partner[0][apart]
+        state = self._pairing.flows[1].state
+        read = state[inputs_of(self._sides[1], theirs)]
+        return bool(np.isin(state[nearest[nearest >= 0]], read).any())
 
     def _of_an_update(self, mine: list[int], theirs: list[int]) -> tuple[int, int] | None:
         """The first start of a side, where that writes to a parameter, and the first of the other's

@@ -261,14 +261,15 @@ class Walk:
 
     def building(self, starts: list[int], reader: int) -> dict[int, list[int]]:
         """Those of starts that build a constant which a reader computes with at once and which
-        meets nothing, by its number of elements.
+        meets nothing, by its number of elements, of complex numbers of their parts.
         """
         builders: dict[int, list[int]] = {}
         for row in inputs_of(self._side, reader) if reader >= 0 else ():
             maker = int(self._flow.producer[row])
             differs = maker >= 0 and self._unmet[row] and not self._dim[row]
-            if differs and self._reads(maker) == OF_CONSTANTS:
-                size = int(self._side.tensors.size[row])
+            if differs and self._reads(maker) < OF_DATA:
+                parts = self._side.words.get(int(self._side.tensors.dtype[row]), "")
+                size = int(self._side.tensors.size[row]) * (2 if parts.startswith("complex") else 1)
                 builders[size] = [call for call in starts if call in self._all_above(maker)]
         return {size: calls for size, calls in builders.items() if calls}
 

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.crops import (
+    Cut,
     cut_from_apart,
     cut_tables,
     cuts,
@@ -22,6 +23,7 @@ from opscope.compare.pair.crops import (
     written,
 )
 from opscope.compare.pair.passes import joined
+from opscope.compare.pair.samples import borne_out, cut_by_samples
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import ABSENT, Side
@@ -91,6 +93,7 @@ def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
     _repeat(sides, firsts, nearest, AGREEING * coarse)
     for number in (0, 1):
         _unmask(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
+        _pair_up(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
         (_, inverse), (error, partner) = nodes[number], nearest[number]
         whole = np.full(len(sides[number].tensors), np.nan)
         partner_of = np.full(len(sides[number].tensors), NONE)
@@ -241,7 +244,8 @@ def _crop(
     limit: float,
 ) -> None:
     """What meets nothing, but is a part of something that meets nothing, where one of the two cuts
-    its data, and is not cut out of a whole that is apart; written into nearest for both.
+    its data: by samples that are recorded, or by extremes, if no samples speak against it and it is
+    not cut out of a whole that is apart; written into nearest for both.
     """
     sides = pairing.target, pairing.golden
     some = [
@@ -260,16 +264,24 @@ def _crop(
         for given, made in at[number][np.array(tables, dtype=np.int64).reshape(-1, 2)].tolist():
             if given >= 0 and error[given] <= limit < error[made]:
                 error[made], partner[made] = error[given], partner[given]
-        for share in sorted(shares(side, tables)):
-            within = CROPPED * limit
-            for cut in cuts(side, some[number], other, some[1 - number], share=share, limit=within):
-                if cut_from_apart(side, pairing.flows[number], apart[number], cut.part):
-                    continue
-                for which, row, met in (
-                    (number, cut.part, cut.whole),
-                    (1 - number, cut.whole, cut.part),
-                ):
-                    _take_nearer(nearest[which], int(at[which][row]), cut.error, met)
+        ratios, near = sorted(shares(side, tables)), list[Cut]()
+        for share in ratios:
+            near += cuts(
+                side, some[number], other, some[1 - number], share=share, limit=CROPPED * limit
+            )
+        found = [
+            cut
+            for cut in borne_out(side, other, near)
+            if not cut_from_apart(side, pairing.flows[number], apart[number], cut.part)
+        ]
+        if ratios:
+            found += cut_by_samples(side, some[number], other, some[1 - number], ratios)
+        for cut in found:
+            for which, row, met in (
+                (number, cut.part, cut.whole),
+                (1 - number, cut.whole, cut.part),
+            ):
+                _take_nearer(nearest[which], int(at[which][row]), cut.error, met)
 
 
 def _unmask(
@@ -299,6 +311,28 @@ def _unmask(
             own = node[masked[0]]
             if own >= 0 and error[own] > limit:
                 error[own], partner[own] = error[node[row]], partner[node[row]]
+
+
+def _pair_up(
+    side: Side,
+    nodes: tuple[Ints, Ints],
+    chosen: Ints,
+    nearest: tuple[Floats, Ints],
+    limit: float,
+) -> None:
+    """Complex numbers that meet nothing, but are a view of what does: the other side may compute
+    with their parts; written into nearest.
+    """
+    tensors, (error, partner) = side.tensors, nearest
+    node = np.full(len(tensors), NONE)
+    node[chosen] = nodes[1]
+    viewing = side.which(side.calls.op, lambda op: traits_of(op).view) & side.calls.leaf
+    complex_ = side.which(tensors.dtype, lambda dtype: dtype.startswith("complex"))
+    for row in np.flatnonzero(tensors.output & complex_ & viewing[tensors.call]).tolist():
+        read = [at for at in inputs_of(side, int(tensors.call[row])) if not complex_[at]]
+        own = node[row]
+        if len(read) == 1 and own >= 0 <= node[read[0]] and error[own] > limit:
+            error[own], partner[own] = error[node[read[0]]], partner[node[read[0]]]
 
 
 def _leaves_some(op: str) -> bool:

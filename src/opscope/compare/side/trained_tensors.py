@@ -12,41 +12,53 @@ import numpy as np
 
 from opscope.compare.side.call_rows import inputs_of, outputs_of, updating
 from opscope.compare.side.lowering import GRAPH, spelling
-from opscope.compare.side.updates import updates_of
+from opscope.compare.side.updates import updates_of, updates_of_parameters
 from opscope.run.hashes import mixed
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints
     from opscope.compare.side.columns import Side
     from opscope.compare.side.producers import Flow
-    from opscope.compare.side.updates import Updates
+    from opscope.compare.side.updates import Update, Updates
 
 
 def with_trained_names(side: Side, flow: Flow, *, anew: bool = True) -> Side:
-    """The side as it is where parameters have names, of MindSpore with those of the gradients that
-    its optimizers read. Else with a name for each tensor that is read before the first backward
-    pass and written to in place after it, or computed anew (if asked for), and for its
-    gradients.
+    """The side as it is where parameters and gradients have names, of MindSpore with those of the
+    gradients that its optimizers read, of a program that asks for gradients itself with names for
+    these. Else with a name for each tensor that is read before the first backward pass and
+    written to in place after it, or computed anew (if asked for), and for its gradients.
     """
-    tensors, calls = side.tensors, side.calls
-    backward = side.in_phase("backward")
+    tensors, backward = side.tensors, side.in_phase("backward")
     if not backward.any():
         return side
-    if names_parameters(side):
-        return _with_read_gradients(side, flow) if spelling(side) == GRAPH else side
-    updates = updates_of(side, flow, backward, anew=anew)
-    own, first = _trained(side, updates)
-    names = np.where(own, mixed(first.astype(np.uint64)), tensors.named)
-    phase = calls.phase.copy()
-    for update in updates.each:
+    if not names_parameters(side):
+        updates = updates_of(side, flow, backward, anew=anew)
+        own, first = _trained(side, updates)
+        names = np.where(own, mixed(first.astype(np.uint64)), tensors.named)
+        own = tensors.parameter | own
+        named = msgspec.structs.replace(tensors, named=names, parameter=own)
+        return _with_gradients(msgspec.structs.replace(side, tensors=named), updates.each)
+    if spelling(side) == GRAPH:
+        return _with_read_gradients(side, flow)
+    if (backward[tensors.call] & ~tensors.parameter & (tensors.named != 0)).any():
+        return side
+    return _with_gradients(side, updates_of_parameters(side, flow, backward))
+
+
+def _with_gradients(side: Side, updates: list[Update]) -> Side:
+    """The side with the names of what is updated for the gradients that it is updated from."""
+    tensors, calls = side.tensors, side.calls
+    backward = int(np.argmax(side.in_phase("backward")))
+    names, phase = tensors.named.copy(), calls.phase.copy()
+    for update in updates:
         gradients = update.gradients if update.total < 0 else update.total
         names[gradients] = names[update.row]
         if update.total >= 0:  # as torch's own sum of them is
-            phase[tensors.call[update.total]] = calls.phase[int(np.argmax(backward))]
+            phase[tensors.call[update.total]] = calls.phase[backward]
     return msgspec.structs.replace(
         side,
         calls=msgspec.structs.replace(calls, phase=phase),
-        tensors=msgspec.structs.replace(tensors, named=names, parameter=tensors.parameter | own),
+        tensors=msgspec.structs.replace(tensors, named=names),
     )
 
 

@@ -73,6 +73,20 @@ def updates_of(side: Side, flow: Flow, backward: Bools, *, anew: bool) -> Update
     return Updates([update for update in each if update.first not in gone], begins)
 
 
+def updates_of_parameters(side: Side, flow: Flow, backward: Bools) -> list[Update]:
+    """The updates of a run whose parameters have names: what is written to these in place after the
+    first of its calls of backward passes.
+    """
+    tensors = side.tensors
+    behind = side.calls.leaf & ~backward & (np.arange(len(side.calls)) > int(np.argmax(backward)))
+    written = tensors.output & tensors.parameter & (tensors.named != 0) & behind[tensors.call]
+    rows = np.flatnonzero(written & computing(side)[tensors.call] & (tensors.size >= LEAST))
+    search = _Search(side, flow, backward, set(tensors.storage[rows].tolist()))
+    for row in rows.tolist():
+        search.learn(row, in_place=True)
+    return search.updates
+
+
 def _in_place(side: Side, backward: Bools) -> Ints:
     """Rows written in place after the first backward pass, of what was read before it and not
     written to in between, as a mean is that a norm keeps.

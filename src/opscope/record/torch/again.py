@@ -111,6 +111,22 @@ class Turn(NamedTuple):
     keeps: bool = False
 
 
+class _Opened(NamedTuple):
+    """How often a graph was looked into, the first step of these, and the versions of parameters
+    that it was given, by their identities.
+    """
+
+    step: int
+    times: int
+    versions: dict[int, int]
+
+
+def is_parameter(value: Any) -> bool:
+    """Whether an input of a graph is a tensor that is trained, and whose writes are counted."""
+    leaf = isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
+    return leaf and not value.is_inference()
+
+
 class Again:
     """Executes graphs again for one recorder.
 
@@ -128,7 +144,7 @@ class Again:
         self._book, self._enter, self._leave, self._refused = book, enter, leave, refused
         self._times: Counter[tuple[int, str]] = Counter()
         self._forbidden: dict[int, str | None] = {}
-        self._opened: dict[int, tuple[int, int]] = {}
+        self._opened: dict[int, _Opened] = {}
         self._held = 0  # bytes that second executions keep for their backward passes
 
     # -- before the call ---------------------------------------------------------------------------
@@ -182,16 +198,20 @@ class Again:
 
     # -- the second execution ----------------------------------------------------------------------
 
-    def opens(self, captured: Captured) -> bool:
+    def opens(self, captured: Captured, given: Sequence[Any]) -> bool:
         """Whether an execution of a graph is to be looked into: those of the first step in which it
-        is executed, as of the parts of a batch.
+        is executed, and behind it those with parameters that nobody has written to since, as of the
+        parts of a batch where no optimizer ends a step.
         """
-        step, times = self._opened.get(id(captured), (self._book.step, 0))
-        if step != self._book.step or times >= MOST_OPENED:
+        first = _Opened(self._book.step, 0, {})
+        step, times, versions = self._opened.get(id(captured), first)
+        read = {id(each): each._version for each in given if is_parameter(each)}
+        same = bool(read) and read.items() <= versions.items()
+        if times >= MOST_OPENED or not (step == self._book.step or same):
             return False
         if not times and (not is_opaque(captured) or is_foreign(captured)):
             times = MOST_OPENED
-        self._opened[id(captured)] = step, times + 1
+        self._opened[id(captured)] = _Opened(step, times + 1, versions | read)
         return bool(times < MOST_OPENED) and self._held + captured.made <= MOST_MADE
 
     def open(self, execution: Execution, given: Sequence[Any]) -> None:

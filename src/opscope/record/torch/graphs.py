@@ -365,7 +365,7 @@ class Graphs:
         if running.suspected:
             execution.unsound = True
             self.again.forward(execution, given)
-        elif self.again.opens(graph.captured):
+        elif self.again.opens(graph.captured, given):
             self.again.open(execution, given)
 
     def backward(

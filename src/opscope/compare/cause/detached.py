@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What one side alone reads as something that needs no gradients: a parameter, or what it computed
+with gradients and detached.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opscope.compare.cause.gradient_paths import CUTS, MISSES, Path, calls_at, with_gradients
+from opscope.compare.pair.parameters import learnt_names
+from opscope.compare.side.records import Cells
+from opscope.operators.catalogue import family
+
+if TYPE_CHECKING:
+    from opscope.arrays import Bools, Ints, Words
+    from opscope.compare.pair.meetings import Meetings
+    from opscope.compare.pair.pairing import Pairing
+    from opscope.compare.side.columns import Side
+
+HANDS = "a parameter that it reads gets gradients from it, golden's does not: a detach is missing"
+KEEPS = "a parameter that it reads gets no gradients from it, golden's does: it is detached"
+LEAST = 2  # elements of what is told of
+
+
+def detached_alone(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Path | None:
+    """Where one side alone reads a parameter, or what both compute with gradients, as something
+    that needs none, in a rank and step; None where neither does.
+    """
+    return _held_back(pairing, meetings, place) or _cut_off(pairing, meetings, place)
+
+
+def _held_back(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Path | None:
+    """The first calls of a rank and step that make the same, and through both of which gradients
+    flow, of which one side's alone reads a parameter that is detached; None where there are none.
+    """
+    sides, unmet = (pairing.target, pairing.golden), meetings.unmet(0)
+    back = [with_gradients(side) for side in sides]
+    calls, tensors = sides[0].calls, sides[0].tensors
+    here = back[0] & calls_at(sides[0], place) & calls.leaf
+    partner = meetings.partner[0]
+    rows = np.flatnonzero(tensors.output & here[tensors.call] & ~unmet & (partner >= 0))
+    met = tensors.call[rows], sides[1].tensors.call[partner[rows]]
+    held = [_reads_detached(side, call) for side, call in zip(sides, met, strict=True)]
+    apart = np.flatnonzero((held[0] != held[1]) & back[1][met[1]])
+    if not len(apart):
+        return None
+    first = apart[0]
+    return Path(int(met[0][first]), int(met[1][first]), KEEPS if held[0][first] else HANDS)
+
+
+def _reads_detached(side: Side, calls: Ints) -> Bools:
+    """Which calls read a parameter that gets gradients, but as something that needs none."""
+    if side.base is not None:
+        return np.zeros(len(calls), dtype=np.bool_)
+    tensors = side.tensors
+    read = tensors.parameter & ~tensors.output & np.isin(tensors.named, learnt_names(side))
+    rows = np.flatnonzero(read & np.isin(tensors.call, calls))
+    needs = Cells(side).of_tensors("requires_grad", rows)
+    detached = [each is False for each in needs]
+    found: Bools = np.isin(calls, tensors.call[rows[np.array(detached, dtype=np.bool_)]])
+    return found
+
+
+def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Path | None:
+    """Where one side alone detaches what both compute with gradients and compute on with, in a rank
+    and step: its call that does so, and the other's first that reads the same; None where there is
+    none.
+    """
+    sides, flows = (pairing.target, pairing.golden), pairing.flows
+    read = [_read_on(pairing, number, place) for number in (0, 1)]
+    for number, words in ((0, CUTS), (1, MISSES)):
+        other, (whole, detached) = flows[1 - number], read[1 - number]
+        state = other.state[whole]
+        only = np.setdiff1d(state, other.state[detached])
+        rows = read[number][1]
+        rows = rows[~meetings.unmet(number)[rows] & (meetings.partner[number][rows] >= 0)]
+        met = other.state[meetings.partner[number][rows]]
+        for row, content in zip(rows.tolist(), met.tolist(), strict=True):
+            if content in only:
+                reader = int(sides[1 - number].tensors.call[whole[state == content][0]])
+                own = _detaching(sides[number], flows[number].state, row)
+                mine, theirs = (own, reader) if number == 0 else (reader, own)
+                return Path(mine, theirs, words)
+    return None
+
+
+def _read_on(pairing: Pairing, number: int, place: tuple[int, int]) -> tuple[Ints, Ints]:
+    """The rows of a side in which forward calls read what needs gradients, and those in which calls
+    that have gradients read the same as something that needs none.
+    """
+    side, state = (pairing.target, pairing.golden)[number], pairing.flows[number].state
+    none = np.zeros(0, dtype=np.int64)
+    if side.base is not None:
+        return none, none
+    tensors = side.tensors
+    here = calls_at(side, place) & side.calls.leaf & side.in_phase("forward")
+    read = ~tensors.output & ~tensors.parameter & (tensors.size >= LEAST)
+    rows = np.flatnonzero(read & here[tensors.call])
+    needs = Cells(side).of_tensors("requires_grad", rows)
+    whole = rows[np.array([each is True for each in needs], dtype=np.bool_)]
+    others = rows[np.array([each is False for each in needs], dtype=np.bool_)]
+    detached = np.isin(state[others], state[whole]) & with_gradients(side)[tensors.call[others]]
+    return whole, others[detached]
+
+
+def _detaching(side: Side, state: Words, row: int) -> int:
+    """The last call before a reader that detaches what it reads; the reader where none shows."""
+    tensors, reader = side.tensors, int(side.tensors.call[row])
+    detaches = side.which(side.calls.op, lambda op: family(op) == "detach") & side.calls.leaf
+    rows = np.flatnonzero(detaches[tensors.call] & ~tensors.output & (state == state[row]))
+    before = tensors.call[rows][tensors.call[rows] < reader]
+    return int(before[-1]) if len(before) else reader

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A program that asks for gradients of its parameters itself beside one that goes back from its
+loss, and detaches what the other does not, or the other way round.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+from tests.compare.told_lines import labelled, marked_line, recorded, told_lines
+from torch import Tensor, nn
+
+import opscope
+
+WIDE, TURNS, BATCH, CLASSES, STEPS, RATE = 8, 3, 6, 4, 3, 0.1
+WORDS = {"cut": "no gradients flow back through it", "attached": "a detach is missing"}
+
+
+def begun() -> list[Tensor]:
+    """What both programs begin with."""
+    drawn = torch.Generator().manual_seed(31)
+    return [torch.randn(size, WIDE, generator=drawn) * 0.4 for size in (WIDE, WIDE, CLASSES)]
+
+
+def batches() -> list[tuple[Tensor, Tensor]]:
+    return labelled(32, steps=STEPS, size=(BATCH, TURNS * WIDE), classes=CLASSES)
+
+
+class Original(nn.Module):
+    """A recurrent net whose loss counts what it is sure of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.into, self.back, self.out = (nn.Linear(WIDE, len(w), bias=False) for w in begun())
+        with torch.no_grad():
+            for layer, weight in zip(self.children(), begun(), strict=True):
+                layer.weight.copy_(weight)
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        state = torch.zeros(BATCH, WIDE)
+        for part in x.split(WIDE, 1):
+            state = torch.tanh(self.into(part) + self.back(state))  # golden: cut
+        logits = self.out(state)
+        sure = logits.softmax(1).amax(1).detach()  # golden: attached
+        each = F.cross_entropy(logits, y, reduction="none")
+        return (each * sure).mean()
+
+
+def original(_: str) -> None:
+    model = Original()
+    optimizer = torch.optim.SGD(model.parameters(), lr=RATE)
+    for x, y in batches():
+        optimizer.zero_grad()
+        model(x, y).backward()
+        optimizer.step()
+
+
+class Ported(nn.Module):
+    """The net by products with plain parameters."""
+
+    def __init__(self, fault: str) -> None:
+        super().__init__()
+        self.one, self.two, self.three = map(nn.Parameter, begun())
+        self.fault = fault
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        state = torch.zeros(BATCH, WIDE)
+        for part in x.unflatten(1, (TURNS, WIDE)).unbind(1):
+            kept = state.detach() if self.fault == "cut" else state  # target: cut
+            state = (part @ self.one.T + kept @ self.two.T).tanh()
+        logits = state @ self.three.T
+        told = logits - logits.logsumexp(1, keepdim=True)
+        sure = told.exp().amax(1)  # target: attached
+        sure = sure if self.fault == "attached" else sure.detach()
+        return -(told.gather(1, y[:, None])[:, 0] * sure).mean()
+
+
+def ported(fault: str) -> None:
+    model = Ported(fault)
+    weights = [*model.parameters()]
+    for x, y in batches():
+        gradients = torch.autograd.grad(model(x, y), weights, materialize_grads=True)
+        with torch.no_grad():
+            for weight, gradient in zip(weights, gradients, strict=True):
+                weight.sub_(RATE * gradient)
+
+
+@pytest.fixture(scope="module")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return recorded(original, tmp_path_factory.mktemp("golden") / "run")
+
+
+def test_what_both_detach_is_nothing(golden: Path, tmp_path: Path) -> None:
+    assert not opscope.compare(recorded(ported, tmp_path / "run"), golden).document.findings
+
+
+@pytest.mark.parametrize("fault", WORDS)
+def test_what_one_detaches_alone_is_told(golden: Path, tmp_path: Path, fault: str) -> None:
+    run = recorded(ported, tmp_path / "run", fault)
+    finding = opscope.compare(run, golden).document.findings[0]
+    for side in ("target", "golden"):
+        assert marked_line(__file__, f"# {side}: {fault}") in told_lines(finding, side)
+    assert any(WORDS[fault] in reason for reason in finding.reasons)
