@@ -44,9 +44,10 @@ class Original(nn.Module):
         for part in x.split(WIDE, 1):
             state = torch.tanh(self.into(part) + self.back(state))  # golden: cut
         logits = self.out(state)
-        sure = logits.softmax(1).amax(1).detach()  # golden: attached
+        best = logits.softmax(1).amax(1)
+        sure = best.detach()  # golden: attached
         each = F.cross_entropy(logits, y, reduction="none")
-        return (each * sure).mean()
+        return (each * sure).mean() - 0.1 * best.mean()
 
 
 def original(_: str) -> None:
@@ -73,9 +74,11 @@ class Ported(nn.Module):
             state = (part @ self.one.T + kept @ self.two.T).tanh()
         logits = state @ self.three.T
         told = logits - logits.logsumexp(1, keepdim=True)
-        sure = told.exp().amax(1)  # target: attached
-        sure = sure if self.fault == "attached" else sure.detach()
-        return -(told.gather(1, y[:, None])[:, 0] * sure).mean()
+        best = told.exp().amax(1)
+        sure = best if self.fault == "attached" else best.detach()  # target: attached
+        if self.fault == "scaled":  # and detached before it is computed, not behind
+            sure = told.detach().exp().amax(1) * 1.1
+        return -(told.gather(1, y[:, None])[:, 0] * sure).mean() - 0.1 * best.mean()
 
 
 def ported(fault: str) -> None:
@@ -104,3 +107,9 @@ def test_what_one_detaches_alone_is_told(golden: Path, tmp_path: Path, fault: st
     for side in ("target", "golden"):
         assert marked_line(__file__, f"# {side}: {fault}") in told_lines(finding, side)
     assert any(WORDS[fault] in reason for reason in finding.reasons)
+
+
+def test_what_is_detached_elsewhere_is_not(golden: Path, tmp_path: Path) -> None:
+    run = recorded(ported, tmp_path / "run", "scaled")
+    [finding, *_] = opscope.compare(run, golden).document.findings
+    assert not any(words in reason for words in WORDS.values() for reason in finding.reasons)

@@ -67,29 +67,44 @@ def _reads_detached(side: Side, calls: Ints) -> Bools:
 def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Path | None:
     """Where one side alone detaches what both compute with gradients and compute on with, in a rank
     and step: its call that does so, and the other's first that reads the same; None where there is
-    none.
+    none, or where either side detaches something that the other does not: one may detach before an
+    activation, the other behind it.
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     read = [_read_on(pairing, number, place) for number in (0, 1)]
+    alone = [_detached_alone(pairing, meetings, number, read) for number in (0, 1)]
+    if all(map(len, alone)):
+        return None
     for number, words in ((0, CUTS), (1, MISSES)):
-        other, (whole, detached) = flows[1 - number], read[1 - number]
-        state = other.state[whole]
-        only = np.setdiff1d(state, other.state[detached])
-        rows = read[number][1]
-        rows = rows[~meetings.unmet(number)[rows] & (meetings.partner[number][rows] >= 0)]
-        met = other.state[meetings.partner[number][rows]]
-        for row, content in zip(rows.tolist(), met.tolist(), strict=True):
-            if content in only:
-                reader = int(sides[1 - number].tensors.call[whole[state == content][0]])
-                own = _detaching(sides[number], flows[number].state, row)
-                mine, theirs = (own, reader) if number == 0 else (reader, own)
-                return Path(mine, theirs, words)
+        whole, state = read[1 - number][0], flows[1 - number].state
+        back = with_gradients(sides[number])[sides[number].tensors.call[alone[number]]]
+        for row in alone[number][back].tolist():
+            met = int(meetings.partner[number][row])
+            if meetings.unmet(number)[row] or met < 0 or not (state[whole] == state[met]).any():
+                continue
+            reader = int(sides[1 - number].tensors.call[whole[state[whole] == state[met]][0]])
+            own = _detaching(sides[number], flows[number].state, row)
+            mine, theirs = (own, reader) if number == 0 else (reader, own)
+            return Path(mine, theirs, words)
     return None
 
 
+def _detached_alone(
+    pairing: Pairing, meetings: Meetings, number: int, read: list[tuple[Ints, Ints]]
+) -> Ints:
+    """The rows in which a side reads as detached what the other does not read so."""
+    rows, others = read[number][1], read[1 - number][1]
+    state = pairing.flows[1 - number].state
+    partner = meetings.partner[number][rows]
+    met = ~meetings.unmet(number)[rows] & (partner >= 0)
+    too = met & np.isin(state[np.maximum(partner, 0)], state[others])
+    alone: Ints = rows[~too]
+    return alone
+
+
 def _read_on(pairing: Pairing, number: int, place: tuple[int, int]) -> tuple[Ints, Ints]:
-    """The rows of a side in which forward calls read what needs gradients, and those in which calls
-    that have gradients read the same as something that needs none.
+    """The rows of a side in which forward calls read what needs gradients, and those in which they
+    read the same as something that needs none.
     """
     side, state = (pairing.target, pairing.golden)[number], pairing.flows[number].state
     none = np.zeros(0, dtype=np.int64)
@@ -102,8 +117,7 @@ def _read_on(pairing: Pairing, number: int, place: tuple[int, int]) -> tuple[Int
     needs = Cells(side).of_tensors("requires_grad", rows)
     whole = rows[np.array([each is True for each in needs], dtype=np.bool_)]
     others = rows[np.array([each is False for each in needs], dtype=np.bool_)]
-    detached = np.isin(state[others], state[whole]) & with_gradients(side)[tensors.call[others]]
-    return whole, others[detached]
+    return whole, others[np.isin(state[others], state[whole])]
 
 
 def _detaching(side: Side, state: Words, row: int) -> int:

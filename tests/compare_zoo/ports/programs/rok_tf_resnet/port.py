@@ -70,7 +70,7 @@ variables = model.trainable_variables
 @tf.function
 def train_step(images, labels):
     with tf.GradientTape() as tape:
-        data_loss = cross_entropy(labels, model(images, training=True))
+        data_loss = cross_entropy(labels, model(images, training=True))  # <- bn_epsilon same_padding stem_bn_trains
         penalty = tf.add_n([tf.nn.l2_loss(v) for v in variables])  # <- l2_twice
         total = data_loss + WEIGHT_DECAY * penalty  # <- l2_twice
     grads = tape.gradient(total, variables)
