@@ -52,14 +52,17 @@ def _held_back(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> 
 
 
 def _reads_detached(side: Side, calls: Ints) -> Bools:
-    """Which calls read a parameter that gets gradients, but as something that needs none."""
+    """Which calls read a parameter that gets gradients, but as something that needs none; none where
+    all are read so, as in transforms of functions, which ask for gradients in another way.
+    """
     if side.base is not None:
         return np.zeros(len(calls), dtype=np.bool_)
     tensors = side.tensors
     read = tensors.parameter & ~tensors.output & np.isin(tensors.named, learnt_names(side))
     rows = np.flatnonzero(read & np.isin(tensors.call, calls))
     needs = Cells(side).of_tensors("requires_grad", rows)
-    detached = [each is False for each in needs]
+    told = any(each is True for each in needs)
+    detached = [each is False and told for each in needs]
     found: Bools = np.isin(calls, tensors.call[rows[np.array(detached, dtype=np.bool_)]])
     return found
 
