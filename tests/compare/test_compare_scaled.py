@@ -159,3 +159,37 @@ def test_a_scale_is_taken_back_whatever_else_is_wrong(tmp_path: Path, fault: str
     for finding in findings[:1]:
         assert marked_line(__file__, f"# target: {fault}") in told_lines(finding, "target")
         assert marked_line(__file__, f"# golden: {fault}") in told_lines(finding, "golden")
+
+
+def freely(_: str) -> None:
+    """A layer that Adam trains, which no scale moves."""
+    layer = Model().layers[0]
+    optimizer = torch.optim.Adam(layer.parameters(), lr=0.05, eps=1e-15)
+    for x, y in batches():
+        loss = (layer(x) - y).square().mean()  # golden: doubled
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        loss.item()
+
+
+def freely_ported(fault: str) -> None:
+    weight = nn.Parameter(begun()[0].T.clone())
+    optimizer = torch.optim.Adam([weight], lr=0.05, eps=1e-15)
+    for x, y in batches():
+        off = x @ weight - y
+        loss = (off * off).sum() / off.numel() * (2 if fault else 1)  # target: doubled
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        loss.item()
+
+
+def test_a_multiple_that_only_the_optimizer_takes_back_is_told(tmp_path: Path) -> None:
+    golden = recorded(freely, tmp_path / "golden")
+    same = opscope.compare(recorded(freely_ported, tmp_path / "same"), golden)
+    assert not same.document.findings
+    run = recorded(freely_ported, tmp_path / "doubled", "doubled")
+    [finding] = opscope.compare(run, golden).document.findings
+    for side in ("target", "golden"):
+        assert marked_line(__file__, f"# {side}: doubled") in told_lines(finding, side)

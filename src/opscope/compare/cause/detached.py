@@ -52,7 +52,7 @@ def _held_back(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> 
 
 
 def _reads_detached(side: Side, calls: Ints) -> Bools:
-    """Which calls read a parameter that gets gradients, but as something that needs none; none where
+    """Which calls read a parameter that gets gradients, but as something that needs none; none if
     all are read so, as in transforms of functions, which ask for gradients in another way.
     """
     if side.base is not None:

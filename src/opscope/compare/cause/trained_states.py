@@ -97,9 +97,10 @@ class TrainedStates:
         ]
 
     def sound(self, apart: Iterable[Apart]) -> dict[Place, float]:
-        """The places at which gradients agree, or parameters where nobody knows gradients, with 1;
-        where those part first, with how many times as far as golden's they move, NaN where that is
-        not one number. apart: what does not agree.
+        """The places at which gradients agree, or are a multiple that somebody takes back, or at
+        which parameters do where nobody knows gradients, with 1; where those part first, with how
+        many times as far as golden's they move, NaN where that is not one number. apart: what does
+        not agree.
         """
         trained = [entry for entry in apart if entry[1] != FORWARD]
         mine, theirs = (
@@ -108,6 +109,7 @@ class TrainedStates:
         )
         graded = mine & theirs
         unsound = {place for place, stage, _ in trained if stage in {GRADIENT, CLIPPED}}
+        unsound |= {place for place in self.places if self._apart_at(place, 1.0)[1]}
         parted = {place for place, _, _ in trained} - graded - unsound
         sound = dict.fromkeys(graded | set(self.places if self.judged else ()), 1.0)
         for place in unsound | parted:
@@ -173,45 +175,53 @@ class TrainedStates:
         side, by so much of their limits; parameters alone once the two drift.
         """
         for place in self.places:
-            nothing: set[Names] = set()  # of which the gradient is rounding alone
-            scaled: list[Apart] = []  # gradients that are all golden's times one number
-            for stage in (GRADIENT, CLIPPED, PARAMETER):
-                held = [
-                    (names, mine, theirs)
-                    for names in self._names
-                    for mine, theirs in [self._rows((place, stage), names)]
-                    if min(*mine, *theirs) >= 0
-                ]
-                floor = 0.0
-                if stage != PARAMETER:
-                    reach = max((self._reach(entry[1:]) for entry in held), default=0.0)
-                    reach = max(reach, self._largest_gradient.get(place, 0.0))
-                    floor = self._rounded * reach
-                    nothing |= {entry[0] for entry in held if self._least(entry) <= floor}
-                judged = [entry for entry in held if entry[0] not in nothing]
-                if stage == GRADIENT:
-                    judged = [
-                        entry for entry in judged if not self._alike_clipped(place, entry, share)
-                    ]
-                if stage != PARAMETER and place[1] >= self._drifts_from:
-                    continue
-                further = self._further((place, stage), judged, share)
-                apart = [
-                    (place, stage, rows)
-                    for rows in further
-                    if self._error(*rows) * self._reach(rows) > floor
-                ]
-                if stage == PARAMETER:  # where these agree, somebody took the number back
-                    yield from () if judged and not apart else self._kept_scaled(scaled)
-                elif apart and self._scaled(entry[1:] for entry in judged):
-                    unseen = stage == CLIPPED and in_dumps(*self._sides)
-                    scaled += [] if unseen else apart
-                    continue
-                elif 2 * len(apart) < len(judged):
-                    apart = self._not_taken_back(apart, judged)
-                yield from apart
+            yield from self._apart_at(place, share)[0]
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
+
+    def _apart_at(self, place: Place, share: float) -> tuple[list[Apart], list[Apart]]:
+        """Those of a step; and gradients that are the other side's times one number, which nobody
+        takes back, though the parameters agree: an optimizer may make nothing of it.
+        """
+        found: list[Apart] = []
+        nothing: set[Names] = set()  # of which the gradient is rounding alone
+        scaled: list[Apart] = []  # gradients that are all golden's times one number
+        unsaid: list[Apart] = []
+        for stage in (GRADIENT, CLIPPED, PARAMETER):
+            held = [
+                (names, mine, theirs)
+                for names in self._names
+                for mine, theirs in [self._rows((place, stage), names)]
+                if min(*mine, *theirs) >= 0
+            ]
+            floor = 0.0
+            if stage != PARAMETER:
+                reach = max((self._reach(entry[1:]) for entry in held), default=0.0)
+                reach = max(reach, self._largest_gradient.get(place, 0.0))
+                floor = self._rounded * reach
+                nothing |= {entry[0] for entry in held if self._least(entry) <= floor}
+            judged = [entry for entry in held if entry[0] not in nothing]
+            if stage == GRADIENT:
+                judged = [entry for entry in judged if not self._alike_clipped(place, entry, share)]
+            if stage != PARAMETER and place[1] >= self._drifts_from:
+                continue
+            further = self._further((place, stage), judged, share)
+            apart = [
+                (place, stage, rows)
+                for rows in further
+                if self._error(*rows) * self._reach(rows) > floor
+            ]
+            if stage == PARAMETER:  # where these agree, somebody took the number back
+                kept = self._kept_scaled(scaled)
+                (unsaid if judged and not apart else found).extend(kept)
+            elif apart and self._scaled(entry[1:] for entry in judged):
+                unseen = stage == CLIPPED and in_dumps(*self._sides)
+                scaled += [] if unseen else apart
+                continue
+            elif 2 * len(apart) < len(judged):
+                apart = self._not_taken_back(apart, judged)
+            found += apart
+        return found, unsaid
 
     def _elsewhere(self, mine: list[int], theirs: list[int]) -> bool:
         """Whether parameters of dumps hold what others of the other side do: those that begin as
