@@ -361,7 +361,9 @@ class Regions:
         both, apart = read_out_apart(self.pairing, self.meetings, self.unmet, alone=few)
         self.nothing = not (both or self._states.compared or results)
         parting = self._located(*apart) if apart else None
-        return self._carried_back(parting, []) if parting else None
+        if parting is None or self._judged_by_growth(parting).grown:
+            return None
+        return self._carried_back(parting, [])
 
     def _lost_at(self, place: Place) -> Parting | None:
         """Where gradients of a batch that is cut part, the loss behind them that both read out, if
