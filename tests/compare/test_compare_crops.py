@@ -22,15 +22,12 @@ def begun() -> list[Tensor]:
     """What both programs begin with."""
     drawn = torch.Generator().manual_seed(5)
     sizes = (WORDS, WIDE), (WIDE, 2 * WIDE), (2 * WIDE, WIDE)
-    words, *others = (torch.randn(*size, generator=drawn) * 0.3 for size in sizes)
-    words[0] *= 1.5  # with which each sequence begins: what is largest is of first tokens
-    return [words, *others]
+    return [torch.randn(*size, generator=drawn) * 0.3 for size in sizes]
 
 
 def batches() -> list[Tensor]:
     drawn = torch.Generator().manual_seed(6)
-    ids = [torch.randint(WORDS, (BATCH, LONG), generator=drawn) for _ in range(STEPS)]
-    return [F.pad(some[:, 1:], (1, 0)) for some in ids]
+    return [torch.randint(WORDS, (BATCH, LONG), generator=drawn) for _ in range(STEPS)]
 
 
 class Original(nn.Module):

@@ -52,7 +52,7 @@ def parts_in_all_rows(
     first, later = partings
     meetings, rows = known
     unmet = meetings.unmet(0)
-    side, start, marks = pairing.target, later.start[0], (rows | _cut(pairing, meetings), unmet)
+    side, start, marks = pairing.target, later.start[0], (rows, unmet)
     if min(later.start) < 0 or side.calls.phase[start] != side.calls.phase[0]:
         return False
     reads = bool(rows[inputs_of(side, start)].any())  # else it may be of labels
@@ -68,16 +68,6 @@ def parts_in_all_rows(
     if not gradients or not unmet[gradients].all():
         return False
     return not any(_in_common(pairing, meetings, call) for call in products)
-
-
-def _cut(pairing: Pairing, meetings: Meetings) -> Bools:
-    """Rows of the target that meet something longer or shorter: what is cut off, or all but that,
-    may be of padding, too.
-    """
-    partner = meetings.partner[0]
-    sizes = pairing.target.tensors.size, pairing.golden.tensors.size
-    cut: Bools = ~meetings.unmet(0) & (partner >= 0) & (sizes[0] != sizes[1][partner])
-    return cut
 
 
 def _in_common(pairing: Pairing, meetings: Meetings, call: int) -> bool:

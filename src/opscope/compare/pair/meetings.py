@@ -23,7 +23,7 @@ from opscope.compare.pair.crops import (
     written,
 )
 from opscope.compare.pair.passes import joined
-from opscope.compare.pair.samples import borne_out, cut_by_samples
+from opscope.compare.pair.samples import borne_out
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.columns import ABSENT, Side
@@ -244,8 +244,8 @@ def _crop(
     limit: float,
 ) -> None:
     """What meets nothing, but is a part of something that meets nothing, where one of the two cuts
-    its data: by samples that are recorded, or by extremes, if no samples speak against it and it is
-    not cut out of a whole that is apart; written into nearest for both.
+    its data, no samples speak against it, and it is not cut out of a whole that is apart; written
+    into nearest for both.
     """
     sides = pairing.target, pairing.golden
     some = [
@@ -264,19 +264,14 @@ def _crop(
         for given, made in at[number][np.array(tables, dtype=np.int64).reshape(-1, 2)].tolist():
             if given >= 0 and error[given] <= limit < error[made]:
                 error[made], partner[made] = error[given], partner[given]
-        ratios, near = sorted(shares(side, tables)), list[Cut]()
-        for share in ratios:
+        near = list[Cut]()
+        for share in sorted(shares(side, tables)):
             near += cuts(
                 side, some[number], other, some[1 - number], share=share, limit=CROPPED * limit
             )
-        found = [
-            cut
-            for cut in borne_out(side, other, near)
-            if not cut_from_apart(side, pairing.flows[number], apart[number], cut.part)
-        ]
-        if ratios:
-            found += cut_by_samples(side, some[number], other, some[1 - number], ratios)
-        for cut in found:
+        for cut in borne_out(side, other, near):
+            if cut_from_apart(side, pairing.flows[number], apart[number], cut.part):
+                continue
             for which, row, met in (
                 (number, cut.part, cut.whole),
                 (1 - number, cut.whole, cut.part),

@@ -13,7 +13,7 @@ import numpy as np
 
 from opscope.compare.pair.crops import cut_tables, shares
 from opscope.compare.pair.meetings import nodes_of, vague
-from opscope.compare.pair.samples import MOST_ROWS, alike_in_part, parts_of, sampled
+from opscope.compare.pair.samples import alike_in_part, parts_of, sampled
 from opscope.compare.side.columns import ABSENT
 from opscope.kernels.reference import FEWEST
 from opscope.run.keys import NONE
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MOST = 1 << 17  # elements: of more, some are as near by chance
 FEW = 200  # tensors that are apart for one that is a part, as what a maximum chooses is by chance
+MOST_ROWS = 1 << 17  # whose recorded samples are looked at
 PAGE, MOST_READ = 1 << 12, 1 << 26  # elements that a tensor counts at least; that are read in all
 
 

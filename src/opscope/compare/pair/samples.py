@@ -10,7 +10,6 @@ of others are taken where their values are kept.
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -34,8 +33,6 @@ NEAR = 2e-6  # of itself, within which an element of two tensors is one
 SPREAD = 2.0
 LEAST = 3  # of a sample that a part and its whole have in common
 ROUNDED = 1e-5  # of itself, within which an element is one that was computed otherwise
-MOST_ROWS = 1 << 17  # whose recorded samples are looked at
-FEWER = 2.0  # standard deviations, by which less of a sample is in common than is to be expected
 
 
 class Sampled(NamedTuple):
@@ -74,43 +71,6 @@ def parts_of(mine: Sampled, theirs: Sampled) -> tuple[Ints, Ints]:
     return _best(part, whole, order[held[order]])
 
 
-def cut_by_samples(
-    side: Side, parts: Ints, other: Side, wholes: Ints, shares: Iterable[Fraction]
-) -> list[Cut]:
-    """The parts that are one of these shares of some of the wholes, rows of either side, whose
-    samples are recorded: each element of a part's sample is in the whole, and of the whole's no
-    more are other ones than what was cut off has. None where there are too many to look at.
-    """
-    parts, wholes = parts[side.tensors.sampled[parts]], wholes[other.tensors.sampled[wholes]]
-    if max(len(parts), len(wholes)) > MOST_ROWS:
-        return []
-    mine, theirs = sampled(side, parts, values=False), sampled(other, wholes, values=False)
-    part, whole, same = _in_common(mine, theirs, ROUNDED)
-    fits = _in_ratio(mine.sizes[part], theirs.sizes[whole], shares)
-    part, whole, same = part[fits], whole[fits], same[fits]
-    own, others = mine.samples[part], theirs.samples[whole]
-    held = (same | (_distances(others) <= _distances(own))).all(axis=1)
-    share = mine.sizes[part] / theirs.sizes[whole]
-    expected = share * np.isfinite(mine.telling[part]).sum(axis=1)
-    alike = held & (same.sum(axis=1) >= expected - FEWER * np.sqrt(expected * (1 - share)))
-    error = np.where(same, np.abs(own - others) / np.abs(own), 0.0).max(axis=1, initial=0.0)
-    order = np.lexsort((error, -same.sum(axis=1), part))
-    order = order[alike[order]]
-    _, at = np.unique(part[order], return_index=True)
-    return [
-        Cut(int(parts[part[best]]), int(wholes[whole[best]]), float(error[best]))
-        for best in order[at].tolist()
-    ]
-
-
-def _in_ratio(sizes: Ints, others: Ints, ratios: Iterable[Fraction]) -> Bools:
-    """Which sizes are to the others in one of some ratios."""
-    fits = np.zeros(len(sizes), dtype=np.bool_)
-    for ratio in ratios:
-        fits |= sizes * ratio.denominator == others * ratio.numerator
-    return fits
-
-
 def borne_out(side: Side, other: Side, found: list[Cut]) -> list[Cut]:
     """The cuts that samples do not speak against, where both are recorded: an extreme may be that
     of first tokens, to which what is wrong behind them never comes. Rows of padding may be others.
@@ -130,7 +90,9 @@ def alike_in_part(
     """
     own, other, same = _in_common(mine, theirs)
     sizes, others = mine.sizes[own], theirs.sizes[other]
-    alike = _in_ratio(sizes, others, ratios)
+    alike = np.zeros(len(own), dtype=np.bool_)
+    for ratio in ratios:
+        alike |= sizes * ratio.denominator == others * ratio.numerator
     order = np.lexsort((-same.sum(axis=1), sizes != others, own))
     return _best(own, other, order[alike[order]])
 
@@ -141,25 +103,23 @@ def _best(part: Ints, whole: Ints, order: Ints) -> tuple[Ints, Ints]:
     return part[order[at]], whole[order[at]]
 
 
-def _in_common(mine: Sampled, theirs: Sampled, near: float = NEAR) -> tuple[Ints, Ints, Bools]:
+def _in_common(mine: Sampled, theirs: Sampled) -> tuple[Ints, Ints, Bools]:
     """The pairs of one rank and step whose samples have LEAST elements in common, and which of
-    their elements are one, as near as this.
+    their elements are one.
     """
     pairs = [np.zeros((2, 0), dtype=np.int64)]
     for place in np.intersect1d(mine.places, theirs.places):
         part, whole = (np.flatnonzero(side.places == place) for side in (mine, theirs))
         equal = [
             own * len(whole) + other
-            for own, other in map(
-                partial(_equal, near), mine.telling[part].T, theirs.telling[whole].T
-            )
+            for own, other in map(_equal, mine.telling[part].T, theirs.telling[whole].T)
         ]
         codes, often = np.unique(np.concatenate(equal), return_counts=True)
         at, within = np.divmod(codes[often >= LEAST], len(whole))
         pairs.append(np.stack((part[at], whole[within])))
     part, whole = np.concatenate(pairs, axis=1)
     own = mine.telling[part]
-    same = np.abs(own - theirs.telling[whole]) <= near * np.abs(own)
+    same = np.abs(own - theirs.telling[whole]) <= NEAR * np.abs(own)
     several = (np.diff(np.sort(np.where(same, own, np.nan))) > 0).sum(axis=1) + 1 >= LEAST
     return part[several], whole[several], same[several]
 
@@ -173,10 +133,10 @@ def in_common(mine: tuple[Side, Ints], theirs: tuple[Side, Ints]) -> Ints:
     return same
 
 
-def _equal(near: float, mine: Floats, theirs: Floats) -> tuple[Ints, Ints]:
-    """The pairs of elements, by their places, that are one as near as this; NaN is none."""
+def _equal(mine: Floats, theirs: Floats) -> tuple[Ints, Ints]:
+    """The pairs of elements, by their places, that are one within NEAR; NaN is none."""
     order = np.argsort(theirs)
-    slack = near * np.abs(mine)
+    slack = NEAR * np.abs(mine)
     begin = np.searchsorted(theirs[order], mine - slack, side="left")
     end = np.searchsorted(theirs[order], mine + slack, side="right")
     count = np.where(np.isnan(mine), 0, end - begin)
