@@ -75,7 +75,7 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     read = [_read_on(pairing, number, place) for number in (0, 1)]
-    alone = [_detached_alone(pairing, meetings, number, read) for number in (0, 1)]
+    alone = [_read_alone(pairing, meetings, number, read) for number in (0, 1)]
     if all(map(len, alone)):
         return None
     for number, words in ((0, CUTS), (1, MISSES)):
@@ -83,16 +83,17 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
         back = with_gradients(sides[number])[sides[number].tensors.call[alone[number]]]
         for row in alone[number][back].tolist():
             met = int(meetings.partner[number][row])
-            if meetings.unmet(number)[row] or met < 0 or not (state[whole] == state[met]).any():
+            too = whole[state[whole] == state[met]]
+            if meetings.unmet(number)[row] or met < 0 or not len(too):
                 continue
-            reader = int(sides[1 - number].tensors.call[whole[state[whole] == state[met]][0]])
+            reader = int(sides[1 - number].tensors.call[too[0]])
             own = _detaching(sides[number], flows[number].state, row)
             mine, theirs = (own, reader) if number == 0 else (reader, own)
             return Path(mine, theirs, words)
     return None
 
 
-def _detached_alone(
+def _read_alone(
     pairing: Pairing, meetings: Meetings, number: int, read: list[tuple[Ints, Ints]]
 ) -> Ints:
     """The rows in which a side reads as detached what the other does not read so."""

@@ -12,7 +12,7 @@ import numpy as np
 from opscope.compare.cause.region_calls import updated_alike
 from opscope.compare.cause.start_pairs import one_family
 from opscope.compare.cause.what_matters import FORWARD, PARAMETER
-from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of, parameters_of
+from opscope.compare.side.call_rows import handed_on, inputs_of, outputs_of, parameters_of, steps_of
 from opscope.operators.catalogue import family
 from opscope.run.keys import NONE
 
@@ -168,10 +168,9 @@ class _Side:
 
     def _later(self) -> Bools:
         """The calls behind the start in its step that are of no backward pass."""
-        calls = self.side.calls
-        here = (calls.rank == calls.rank[self.start]) & (calls.step == calls.step[self.start])
-        behind = np.arange(len(calls)) > self.start
-        later: Bools = here & calls.leaf & ~self.side.in_phase("backward") & behind
+        side, steps = self.side, steps_of(self.side)
+        behind = (steps == steps[self.start]) & (np.arange(len(steps)) > self.start)
+        later: Bools = behind & side.calls.leaf & ~side.in_phase("backward")
         return later
 
     def adds_of_parameters(self, unmet: Bools) -> bool:

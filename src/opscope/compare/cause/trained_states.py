@@ -109,7 +109,7 @@ class TrainedStates:
         )
         graded = mine & theirs
         unsound = {place for place, stage, _ in trained if stage in {GRADIENT, CLIPPED}}
-        unsound |= {place for place in self.places if self._apart_at(place, 1.0)[1]}
+        unsound |= {place for place, (_, unsaid) in self._whole.items() if unsaid}
         parted = {place for place, _, _ in trained} - graded - unsound
         sound = dict.fromkeys(graded | set(self.places if self.judged else ()), 1.0)
         for place in unsound | parted:
@@ -175,9 +175,14 @@ class TrainedStates:
         side, by so much of their limits; parameters alone once the two drift.
         """
         for place in self.places:
-            yield from self._apart_at(place, share)[0]
+            yield from (self._whole[place] if share == 1.0 else self._apart_at(place, share))[0]
             if share == 1.0:
                 yield from ((place, PARAMETER, rows) for rows in self._trained_alone(place))
+
+    @cached_property
+    def _whole(self) -> dict[Place, tuple[list[Apart], list[Apart]]]:
+        """What is apart in each step by the whole limits."""
+        return {place: self._apart_at(place, 1.0) for place in self.places}
 
     def _apart_at(self, place: Place, share: float) -> tuple[list[Apart], list[Apart]]:
         """Those of a step; and gradients that are the other side's times one number, which nobody

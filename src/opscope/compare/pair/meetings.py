@@ -89,11 +89,14 @@ def meet(pairing: Pairing, chosen: tuple[Ints, Ints]) -> Meetings:
     ]
     _join(sides, firsts, nearest, AGREEING * coarse)
     _pad(sides, firsts, nearest, AGREEING * coarse)
-    _crop(pairing, nodes, chosen, nearest, AGREEING * coarse)
+    at = [np.full(len(side.tensors), NONE) for side in sides]
+    for node_of, rows, (_, inverse) in zip(at, chosen, nodes, strict=True):
+        node_of[rows] = inverse
+    _crop(pairing, firsts, at, nearest, AGREEING * coarse)
     _repeat(sides, firsts, nearest, AGREEING * coarse)
     for number in (0, 1):
-        _unmask(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
-        _pair_up(sides[number], nodes[number], chosen[number], nearest[number], AGREEING * coarse)
+        _unmask(sides[number], at[number], nearest[number], AGREEING * coarse)
+        _pair_up(sides[number], at[number], nearest[number], AGREEING * coarse)
         (_, inverse), (error, partner) = nodes[number], nearest[number]
         whole = np.full(len(sides[number].tensors), np.nan)
         partner_of = np.full(len(sides[number].tensors), NONE)
@@ -238,23 +241,20 @@ def _once(side: Side) -> Side:
 
 def _crop(
     pairing: Pairing,
-    nodes: list[tuple[Ints, Ints]],
-    chosen: tuple[Ints, Ints],
+    firsts: tuple[Ints, Ints],
+    at: list[Ints],
     nearest: list[tuple[Floats, Ints]],
     limit: float,
 ) -> None:
     """What meets nothing, but is a part of something that meets nothing, where one of the two cuts
     its data, no samples speak against it, and it is not cut out of a whole that is apart; written
-    into nearest for both.
+    into nearest for both. at: the node of each row.
     """
     sides = pairing.target, pairing.golden
     some = [
         rows[(error > limit) & ~vague(side)[rows]]
-        for side, (rows, _), (error, _) in zip(sides, nodes, nearest, strict=True)
+        for side, rows, (error, _) in zip(sides, firsts, nearest, strict=True)
     ]
-    at = [np.full(len(side.tensors), NONE) for side in sides]
-    for node_of, rows, (_, inverse) in zip(at, chosen, nodes, strict=True):
-        node_of[rows] = inverse
     apart = [
         (np.r_[error, np.inf][node] > limit) for node, (error, _) in zip(at, nearest, strict=True)
     ]
@@ -279,19 +279,11 @@ def _crop(
                 _take_nearer(nearest[which], int(at[which][row]), cut.error, met)
 
 
-def _unmask(
-    side: Side,
-    nodes: tuple[Ints, Ints],
-    chosen: Ints,
-    nearest: tuple[Floats, Ints],
-    limit: float,
-) -> None:
+def _unmask(side: Side, node: Ints, nearest: tuple[Floats, Ints], limit: float) -> None:
     """What meets nothing, but of which what a mask leaves does: as far as it counts it is the same;
-    written into nearest.
+    written into nearest. node: that of each row.
     """
     tensors, (error, partner) = side.tensors, nearest
-    node = np.full(len(tensors), NONE)
-    node[chosen] = nodes[1]
     masking = side.which(side.calls.op, _leaves_some) & side.calls.leaf
     dim, mask = vague(side), (tensors.min >= 0) & (tensors.max <= 1)
     apart = np.r_[error, np.inf][node] > limit  # of what has no node, nothing is known
@@ -308,19 +300,11 @@ def _unmask(
                 error[own], partner[own] = error[node[row]], partner[node[row]]
 
 
-def _pair_up(
-    side: Side,
-    nodes: tuple[Ints, Ints],
-    chosen: Ints,
-    nearest: tuple[Floats, Ints],
-    limit: float,
-) -> None:
+def _pair_up(side: Side, node: Ints, nearest: tuple[Floats, Ints], limit: float) -> None:
     """Complex numbers that meet nothing, but are a view of what does: the other side may compute
-    with their parts; written into nearest.
+    with their parts; written into nearest. node: that of each row.
     """
     tensors, (error, partner) = side.tensors, nearest
-    node = np.full(len(tensors), NONE)
-    node[chosen] = nodes[1]
     viewing = side.which(side.calls.op, lambda op: traits_of(op).view) & side.calls.leaf
     complex_ = side.which(tensors.dtype, lambda dtype: dtype.startswith("complex"))
     for row in np.flatnonzero(tensors.output & complex_ & viewing[tensors.call]).tolist():

@@ -75,10 +75,12 @@ def borne_out(side: Side, other: Side, found: list[Cut]) -> list[Cut]:
     """The cuts that samples do not speak against, where both are recorded: an extreme may be that
     of first tokens, to which what is wrong behind them never comes. Rows of padding may be others.
     """
-    rows = np.array([(cut.part, cut.whole) for cut in found], dtype=np.int64).reshape(-1, 2)
-    own, others = samples_of(side, rows[:, 0]), samples_of(other, rows[:, 1])
-    unknown = np.isnan(own).all(axis=1) | np.isnan(others).all(axis=1)
-    same = (np.abs(own - others) <= ROUNDED * np.abs(own)).sum(axis=1)
+    parts, wholes = (
+        samples_of(run, np.array([cut[at] for cut in found], dtype=np.int64))
+        for at, run in enumerate((side, other))
+    )
+    unknown = np.isnan(parts).all(axis=1) | np.isnan(wholes).all(axis=1)
+    same = _count_same(parts, wholes, ROUNDED)
     return [found[at] for at in np.flatnonzero(unknown | (same >= LEAST)).tolist()]
 
 
@@ -128,8 +130,12 @@ def in_common(mine: tuple[Side, Ints], theirs: tuple[Side, Ints]) -> Ints:
     """How many elements of its recorded sample each row of one side has in common with the other
     side's row in its place.
     """
-    own, others = (sampled(side, rows, values=False).samples for side, rows in (mine, theirs))
-    same: Ints = (np.abs(own - others) <= NEAR * np.abs(own)).sum(axis=1)
+    return _count_same(samples_of(*mine), samples_of(*theirs), NEAR)
+
+
+def _count_same(own: Floats, others: Floats, near: float) -> Ints:
+    """How many elements of each sample are, as near as this, those of the other in its place."""
+    same: Ints = (np.abs(own - others) <= near * np.abs(own)).sum(axis=1)
     return same
 
 

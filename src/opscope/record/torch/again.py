@@ -73,9 +73,7 @@ class Execution:
     def parameters(self) -> tuple[torch.Tensor, ...]:
         """Those inputs that gradients are collected for, and that therefore are alive."""
         return tuple(
-            each
-            for each in self.originals()
-            if isinstance(each, torch.Tensor) and each.is_leaf and each.requires_grad
+            each for each in self.originals() if isinstance(each, torch.Tensor) and is_trained(each)
         )
 
     def forget(self) -> None:
@@ -121,10 +119,16 @@ class _Opened(NamedTuple):
     versions: dict[int, int]
 
 
-def is_parameter(value: Any) -> bool:
-    """Whether an input of a graph is a tensor that is trained, and whose writes are counted."""
-    leaf = isinstance(value, torch.Tensor) and value.requires_grad and value.is_leaf
-    return leaf and not value.is_inference()
+def is_trained(value: torch.Tensor) -> bool:
+    """Whether gradients are collected for a tensor."""
+    return value.is_leaf and value.requires_grad
+
+
+def versions_of(given: Sequence[Any]) -> Iterator[tuple[int, int]]:
+    """The identity and version of each tensor that is trained and whose writes are counted."""
+    for each in given:
+        if isinstance(each, torch.Tensor) and is_trained(each) and not each.is_inference():
+            yield id(each), each._version
 
 
 class Again:
@@ -205,13 +209,16 @@ class Again:
         """
         first = _Opened(self._book.step, 0, {})
         step, times, versions = self._opened.get(id(captured), first)
-        read = {id(each): each._version for each in given if is_parameter(each)}
-        same = bool(read) and read.items() <= versions.items()
-        if times >= MOST_OPENED or not (step == self._book.step or same):
+        if times >= MOST_OPENED:
             return False
+        if step != self._book.step:
+            known = (each in versions.items() for each in versions_of(given))
+            if not (next(known, False) and all(known)):  # ends at the first that was written to
+                return False
         if not times and (not is_opaque(captured) or is_foreign(captured)):
             times = MOST_OPENED
-        self._opened[id(captured)] = _Opened(step, times + 1, versions | read)
+        versions |= versions_of(given)
+        self._opened[id(captured)] = _Opened(step, times + 1, versions)
         return bool(times < MOST_OPENED) and self._held + captured.made <= MOST_MADE
 
     def open(self, execution: Execution, given: Sequence[Any]) -> None:
@@ -449,8 +456,7 @@ def weakly(value: Any) -> Any:
     """A weak reference to a tensor, unless it is small and no parameter; anything else as it is."""
     if not isinstance(value, torch.Tensor):
         return value
-    trained = value.is_leaf and value.requires_grad
-    return value if value.nbytes <= SMALL and not trained else weakref.ref(value)
+    return value if value.nbytes <= SMALL and not is_trained(value) else weakref.ref(value)
 
 
 def untrained(given: Sequence[Any]) -> frozenset[int]:
@@ -460,9 +466,7 @@ def untrained(given: Sequence[Any]) -> frozenset[int]:
     places = frozenset(
         number
         for number, each in enumerate(given)
-        if isinstance(each, torch.Tensor)
-        and each.nbytes <= SMALL
-        and not (each.is_leaf and each.requires_grad)
+        if isinstance(each, torch.Tensor) and each.nbytes <= SMALL and not is_trained(each)
     )
     return places if sum(given[number].nbytes for number in places) <= MOST_BYTES else frozenset()
 
