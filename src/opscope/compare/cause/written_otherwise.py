@@ -75,8 +75,10 @@ def _computes_otherwise(pairing: Pairing) -> bool:
     out = bool(steps[0].any() != steps[1].any())
     lonely = _lonely_calls(pairing)
     alone = [bool(flags[~step | out].any()) for flags, step in zip(lonely, steps, strict=True)]
+    if not any(alone):
+        return False
     both = all(bool(flags.any()) for flags in lonely) or bool(cut_otherwise(pairing))
-    return any(alone) and (both or _in_part_of_two(pairing))
+    return both or _in_part_of_two(pairing)
 
 
 def _in_part_of_two(pairing: Pairing) -> bool:
@@ -128,10 +130,12 @@ def cut_otherwise(pairing: Pairing) -> set[Place]:
     counted: list[Counter[Place]] = []
     for side, flow in zip((pairing.target, pairing.golden), pairing.flows, strict=True):
         backward = side.in_phase("backward")
-        roots = side.which(side.calls.op, lambda op: family(op) == "ones_like")
-        begins = begins_backward(side, flow.source_row)
-        if bears_identities(side):
-            begins = backward & roots if backward.any() else calls_back(side)
+        if not bears_identities(side):
+            begins = begins_backward(side, flow.source_row)
+        elif backward.any():
+            begins = backward & side.which(side.calls.op, lambda op: family(op) == "ones_like")
+        else:
+            begins = calls_back(side)
         rows = np.flatnonzero(begins)
         counted.append(
             Counter(

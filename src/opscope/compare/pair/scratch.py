@@ -61,17 +61,15 @@ def _encoded(sides: tuple[Side, Side], mine: Ints, theirs: Ints) -> Ints:
     """Rows of by-products that the two devices have in forms of their own: a mask of bits here,
     indices there.
     """
-    both = np.flatnonzero((mine > 0) & (theirs >= 0))
     left, right = sides[0].tensors, sides[1].tensors
-    left_rows, right_rows = mine[both], theirs[both]
+    owners = sides[0].which(sides[0].calls.op, lambda op: traits_of(op).by_products)
+    later = left.output & owners[left.call]
     # behind another output of the same call
-    later = (
-        left.output[left_rows]
-        & left.output[left_rows - 1]
-        & (left.call[left_rows] == left.call[left_rows - 1])
-    )
+    later[1:] &= left.output[:-1] & (left.call[1:] == left.call[:-1])
+    both = np.flatnonzero((mine > 0) & (theirs >= 0))
+    both = both[later[mine[both]]]
+    left_rows, right_rows = mine[both], theirs[both]
     apart = (left.shape[left_rows] != right.shape[right_rows]) | (
         left.dtype[left_rows] != right.dtype[right_rows]
     )
-    owners = sides[0].which(sides[0].calls.op, lambda op: traits_of(op).by_products)
-    return np.asarray(both[later & apart & owners[left.call[left_rows]]], dtype=np.int64)
+    return np.asarray(both[apart], dtype=np.int64)

@@ -124,13 +124,15 @@ def _telling(side: Side, match: Ints, flow: Flow) -> Ints:
 
 def _hands_on(side: Side) -> Bools:
     """Which modules give nothing but what they were given, as a dropout of rate 0 does."""
-    tensors = side.tensors
-    held = mixed(tensors.call.astype(np.uint64), tensors.version.astype(np.uint64))
-    given = np.isin(held, held[~tensors.output]) & (tensors.version >= 0)
-    gives, makes = (np.zeros(len(side.calls), dtype=np.bool_) for _ in range(2))
-    gives[tensors.call[tensors.output]] = True
-    makes[tensors.call[tensors.output & ~given]] = True
-    return np.asarray(gives & ~makes & (side.calls.level != OPERATOR))
+    tensors, modules = side.tensors, side.calls.level != OPERATOR
+    gives, makes = (np.zeros(len(modules), dtype=np.bool_) for _ in range(2))
+    rows = np.flatnonzero(modules[tensors.call])
+    call, version, output = tensors.call[rows], tensors.version[rows], tensors.output[rows]
+    held = mixed(call.astype(np.uint64), version.astype(np.uint64))
+    given = np.isin(held, held[~output]) & (version >= 0)
+    gives[call[output]] = True
+    makes[call[output & ~given]] = True
+    return np.asarray(gives & ~makes)
 
 
 def _repeats(side: Side, match: Ints, flow: Flow, alone: Ints) -> Bools:

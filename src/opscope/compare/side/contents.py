@@ -69,7 +69,9 @@ def begins_backward(side: Side, source: Ints) -> Bools:
     backward = side.in_phase("backward") & calls.leaf
     forward = side.in_phase("forward") & calls.leaf
     read = ~tensors.output & forward[tensors.call] & (source >= 0)
-    behind = np.isin(forward_of(side), np.unique(tensors.call[source[read]]))
+    reads = np.zeros(len(calls) + 1, dtype=np.bool_)  # and one for NONE
+    reads[tensors.call[source[read]]] = True
+    behind = reads[forward_of(side)]
     begins: Bools = backward & ~(np.r_[False, backward[:-1]] & (behind | (calls.forward < 0)))
     begins[tensors.call[~tensors.output & (tensors.size != 1)]] = False
     return begins & np.isin(np.arange(len(calls)), tensors.call[~tensors.output])
