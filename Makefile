@@ -72,8 +72,8 @@ zoo: build
 	env OMP_NUM_THREADS=1 $(PYTEST) -n $(JOBS) --dist worksteal --share $(SHARE) -m "zoo and not interop and not attack"
 
 # A score, no test: what is missed is said, and the zoo holds a sample of what is not.
-zoo-all: build .venv-mindspore/.ready .venv-jax/.ready
-	env $(INTERPRETERS) $(BIN)/python -m tests.compare_zoo.ports
+zoo-all: .venv-models/.ready .venv-mindspore/.ready .venv-jax/.ready .venv-tensorflow/.ready
+	env OMP_NUM_THREADS=1 $(INTERPRETERS) .venv-models/bin/python -m tests.compare_zoo.ports --jobs $(JOBS)
 	$(PYTEST) -n $(JOBS) --dist worksteal -m attack tests/compare_zoo
 
 # Faults in every call of the recorder, kills at random moments, random programs; the ordinary tests have a sample of each.
@@ -113,6 +113,14 @@ developers = echo "import site; site.addsitedir('$$($(BIN)/python -c $(SITE))')"
 	test -x .venv-$*/bin/python || $(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/python $(INTO) -r $<
 	$(call developers,.venv-$*)
+	touch $@
+
+# Packages of models beside the developers' torch, which they want but must not install. Not torchvision, nor timm, which wants it: its
+# wheels on PyPI are of torch with CUDA, and load beside no other.
+.venv-models/.ready: tests/compare_zoo/ports/models.txt | build
+	test -x .venv-models/bin/python || $(PYTHON) -m venv .venv-models
+	.venv-models/bin/python $(INTO) --no-deps -r $<
+	$(call developers,.venv-models)
 	touch $@
 
 .venv-%/.ready: tests/interop/%.txt

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.compare_zoo.ports.pair import HEALTHY, Pair, marked
+from tests.compare_zoo.ports.runs import checked, recorded
 
 import opscope
 from opscope.cli import main
@@ -122,3 +123,12 @@ def in_words(code: int, found: dict[str, Any]) -> str:
         f"exit {code}: {first['confidence']} {first['op']} step {first['step']} "
         f"{first['phase']} {where}: {why} (+{len(found['findings']) - 1})"
     )
+
+
+def answered(name: str, variants: list[str], folder: Path, *, again: bool) -> list[Answer]:
+    """The answers for these variants of a pair, recorded where they are not in the folder."""
+    pair = Pair.named(name)
+    if again or not (folder / "losses.json").exists():
+        recorded(pair, folder, variants)
+    checked(pair, folder, variants)
+    return [judged(pair, variant, folder) for variant in variants]
