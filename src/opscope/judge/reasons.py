@@ -205,6 +205,8 @@ PARTINGS: dict[str, str] = {
     "should hold",
     "gives golden's numbers in another order": "a transpose, a flip or a gather differs: the "
     "numbers are there, in other places",
+    "puts together what golden does, in another order": "two tensors are concatenated or stacked "
+    "in each other's place: a skip before what is decoded, or behind it",
     "it holds golden's numbers in another order": "a tensor from outside is transposed, flipped or "
     "permuted: a layout of weights that was not converted",
     "only the target runs …": "golden has no such call at this place: an operation that was added, "
@@ -239,6 +241,9 @@ PARTINGS: dict[str, str] = {
     "or gave it to no optimizer, and golden trains it",
     "it reads a parameter that is drawn at random here": "the parameter was not loaded, or is "
     "drawn otherwise: look for it in the checkpoint, and in what loading it said was missing",
+    "the losses of the step part; its batch is cut into other parts": "the losses of the passes, "
+    "or their mean, do not come to golden's: what they are divided by, their labels, masks or "
+    "positions, or what the model makes of shorter rows",
     "the gradients of the step part; its batch is cut into other parts": "gradients are summed "
     "over passes whose parts of the batch are not golden's, so only the sums can be compared",
     "parameters move … times as far as golden's": "the update is a multiple of golden's: another "

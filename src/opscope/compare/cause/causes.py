@@ -9,7 +9,7 @@ import msgspec
 
 from opscope.run.keys import NONE
 
-COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED, OTHERWISE = (
+COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED, OTHERWISE, UNCOMPARED = (
     "computed",
     "arrived",
     "rewired",
@@ -19,6 +19,7 @@ COMPUTED, ARRIVED, REWIRED, EXTRA, MISSING, ARGUMENT, AMPLIFIED, SHAPED, OTHERWI
     "amplified",
     "shaped",
     "otherwise",
+    "uncompared",
 )
 
 

@@ -153,8 +153,9 @@ class EarlierSteps:
 
 
 def read_crosswise(sides: tuple[Side, Side], starts: Starts, limits: tuple[Floats, Floats]) -> Ends:
-    """The rows of what each of two calls reads that is none of what the other does of its size: a
-    step may leave behind what another step of the other side left, which agrees with that.
+    """The rows of what each of two calls reads that is none of what the other does of its size, of
+    which that reads no fewer (an average may be one call or two): a step may leave behind what
+    another step of the other side left, which agrees with that.
     """
     read = [
         {row: sketch(side, [row]) for row in inputs_of(side, call)} if min(starts) >= 0 else {}
@@ -166,6 +167,7 @@ def read_crosswise(sides: tuple[Side, Side], starts: Starts, limits: tuple[Float
             for row, content in read[number].items()
             if content.size >= LEAST
             and (errors := _errors(content, read[1 - number]))
+            and len(errors) >= len(_errors(content, read[number]))
             and min(errors) > limits[number][row]
         ]
         for number in (0, 1)

@@ -16,6 +16,7 @@ from opscope.compare.cause.causes import (
     MISSING,
     OTHERWISE,
     REWIRED,
+    UNCOMPARED,
     Cause,
 )
 from opscope.compare.cause.optimizer_updates import told_times
@@ -52,6 +53,7 @@ class Parting(msgspec.Struct, frozen=True):
     moved: float = 1.0  # how many times as far as golden's all parameters move where they part
     grown: bool = False  # whether the starts only make more of a difference that was there
     heals: bool = False  # whether something agrees again that comes of either start
+    compared: bool = True  # whether anything is known of what the starts read
     sized: bool = True  # whether the starts make as much, or neither only puts data in order
 
 
@@ -71,7 +73,8 @@ def cause_of(pairing: Pairing, parting: Parting) -> Cause:
         return Cause(EXTRA, mine, NONE, sure=False, region=parting.region)
     if parting.words:
         words = (parting.words,)
-        return Cause(OTHERWISE, mine, theirs, sure=False, words=words, region=parting.region)
+        kind = OTHERWISE if parting.compared else UNCOMPARED
+        return Cause(kind, mine, theirs, sure=False, words=words, region=parting.region)
     if parting.crossed:
         words = (CROSSED,)
         return Cause(REWIRED, mine, theirs, sure=False, words=words, region=parting.region)

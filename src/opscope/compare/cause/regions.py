@@ -18,6 +18,7 @@ import numpy as np
 
 from opscope.compare.cause.across_worlds import eased, finer, telling_nothing
 from opscope.compare.cause.crossed_inputs import crossed
+from opscope.compare.cause.cut_batches import GRADIENTS, accumulates, apart_uncompared
 from opscope.compare.cause.detached import detached_alone
 from opscope.compare.cause.done_elsewhere import done_elsewhere
 from opscope.compare.cause.earlier_steps import EarlierSteps, read_crosswise
@@ -29,7 +30,7 @@ from opscope.compare.cause.penalties import without_penalties
 from opscope.compare.cause.read_out import read_out_apart
 from opscope.compare.cause.region_calls import regions_of, with_calls
 from opscope.compare.cause.row_partings import parts_in_all_rows
-from opscope.compare.cause.scrambled import ORDER, scrambled
+from opscope.compare.cause.scrambled import by_order
 from opscope.compare.cause.shared_results import SharedResults
 from opscope.compare.cause.start_pairs import StartPairs, one_family
 from opscope.compare.cause.trained_states import BACKWARD, TrainedStates
@@ -68,10 +69,6 @@ if TYPE_CHECKING:
 LEAP = 16.0  # limits that roundings do not pass, though an operator makes much of them
 CLOSE = 5e-7  # of itself: a number that is further off may just have hardly changed
 MAX_NORMS = 8  # that what is apart may have come through unseen
-CUT = (
-    "the gradients of the step part; its batch is cut into other parts than golden's, so what its "
-    "passes compute was not compared"
-)
 
 
 def _ends(apart: list[Apart], number: int) -> list[int]:
@@ -156,20 +153,7 @@ class Regions:
         are kept may be read.
         """
         parting = self._first_parting(values=values)
-        order = (
-            scrambled(self.pairing, self.meetings, parting.start) if parting and values else None
-        )
-        if parting is None or order is None:
-            return parting
-        region = tuple((call, start) for call, start in zip(order, parting.start, strict=True))
-        return msgspec.structs.replace(
-            parting,
-            start=order,
-            region=(region[0], region[1]),
-            row=NONE,
-            words=ORDER,
-            crossed=False,
-        )
+        return parting and by_order(self.pairing, self.meetings, parting, values=values)
 
     def _first_parting(self, *, values: bool) -> Parting | None:
         """The same, where nothing is known of the order of elements."""
@@ -279,7 +263,8 @@ class Regions:
         if stage == PARAMETER:
             moved = self._states.times_moved(place, [rows for _, _, rows in chosen])
             parting = msgspec.structs.replace(parting, moved=moved)
-        if place in self._results.cut and self._accumulates(parting.start):
+        summed = not parting.words and accumulates(self._sides, self.unmet, parting.start)
+        if summed and place in self._results.cut:
             parting = self._in_passes(place, ends) or parting
         return self._judged_by_growth(self._carried_back(parting, self._states.judged))
 
@@ -404,16 +389,17 @@ class Regions:
             return parted_by(self._sides, layer, place, stage)
         if stage != GRADIENT or place not in self._results.cut:
             return None
-        in_passes = self._in_passes(place, ends)
-        if in_passes is not None:
-            return in_passes
+        parted = apart_uncompared(self.pairing, self.unmet, place) or self._in_passes(place, ends)
+        if parted is not None:
+            return parted
         located = self._located(place, stage, ends)
         if located is not None:
-            return msgspec.structs.replace(located, words=CUT)
+            return msgspec.structs.replace(located, words=GRADIENTS, compared=False)
         mine, theirs = (
             int(side.tensors.call[rows[0]]) for side, rows in zip(self._sides, ends, strict=True)
         )
-        return Parting(place, stage, (mine, theirs), ((mine,), (theirs,)), words=CUT)
+        region = (mine,), (theirs,)
+        return Parting(place, stage, (mine, theirs), region, words=GRADIENTS, compared=False)
 
     def _in_passes(self, place: Place, ends: tuple[list[int], list[int]]) -> Parting | None:
         """Where the passes of parts of a batch part from the other side's, which they meet together
@@ -432,17 +418,6 @@ class Regions:
         ]
         starts[1] = alike or starts[1]
         return self._of_starts(place, GRADIENT, walks, starts) if all(starts) else None
-
-    def _accumulates(self, starts: tuple[int, int]) -> bool:
-        """Whether one of two calls is of a backward pass and reads nothing that meets the other
-        side: a sum of gradients of parts of a batch.
-        """
-        for side, unmet, call in zip(self._sides, self.unmet, starts, strict=True):
-            read = inputs_of(side, call)
-            backward = read and side.words.get(int(side.calls.phase[call])) == "backward"
-            if backward and unmet[read].all():
-                return True
-        return False
 
     def _computes(self, number: int, call: int) -> bool:
         """Whether a call of a side computes in a forward pass, or takes a part of what a model

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two calls read in another order, where values are kept: the calls that made it so.
+"""What two calls read in another order, where values are kept or two tensors are joined in each
+other's place: the calls that made it so.
 
 Statistics know no order, so a tensor meets its own permutation, and the two part at the first call
 to which the order matters. One operator that reads the same weights beside numbers of one shape has
@@ -11,8 +12,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
+from opscope.compare.cause.crossed_inputs import JOINED, joined_otherwise, reads_alike
+from opscope.compare.cause.start_pairs import one_family
+from opscope.compare.cause.turned_parameters import turned_parameter
+from opscope.compare.pair.arguments import difference_of
 from opscope.compare.side.call_rows import inputs_of
 from opscope.compare.side.records import tensor_records
 from opscope.compare.verdict.axis_order import best_pair
@@ -25,6 +31,7 @@ from opscope.run.keys import NONE
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from opscope.compare.cause.partings import Parting
     from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
 
@@ -38,6 +45,41 @@ ALIKE, MOST_ALIKE = (
     16,
 )  # by how much statistics of the same numbers are apart, how many are read
 Rows = tuple[int, int]  # of target and golden
+
+
+def by_order(pairing: Pairing, meetings: Meetings, parting: Parting, *, values: bool) -> Parting:
+    """A parting, or the calls further up that put in another order what its starts read. values:
+    whether those that are kept may be read.
+    """
+    order, words = scrambled(pairing, meetings, parting.start) if values else None, ORDER
+    if order is None and _unexplained(pairing, meetings, parting):
+        order, words = joined_otherwise(pairing, meetings, parting.start), JOINED
+    if order is None:
+        return parting
+    region = tuple((call, start) for call, start in zip(order, parting.start, strict=True))
+    return msgspec.structs.replace(
+        parting,
+        start=order,
+        region=(region[0], region[1]),
+        row=NONE,
+        words=words,
+        crossed=False,
+    )
+
+
+def _unexplained(pairing: Pairing, meetings: Meetings, parting: Parting) -> bool:
+    """Whether neither operator, arguments nor parameters tell why two calls make another thing of
+    what agrees.
+    """
+    mine, theirs = parting.start
+    return (
+        not parting.words
+        and min(parting.start) >= 0
+        and one_family(pairing, mine, theirs)
+        and reads_alike(pairing, meetings, parting.start)
+        and not difference_of(pairing, mine, theirs)
+        and turned_parameter(pairing, mine, theirs) == NONE
+    )
 
 
 def scrambled(pairing: Pairing, meetings: Meetings, start: Rows) -> Rows | None:

@@ -25,6 +25,7 @@ from opscope.compare.pair.common_steps import begin_late
 from opscope.compare.pair.parameters import learnt_names
 from opscope.compare.pair.sketches import sketch
 from opscope.compare.side.call_rows import inputs_of, places_of
+from opscope.compare.side.cancelled_means import cancelled_means
 from opscope.compare.side.contents import bears_identities, in_dumps
 from opscope.compare.side.lowering import worlds_apart
 from opscope.judge.operators import is_per_element
@@ -34,7 +35,7 @@ from opscope.run.keys import NONE
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from opscope.arrays import Ints, Words
+    from opscope.arrays import Bools, Ints, Words
     from opscope.compare.cause.what_matters import Place
     from opscope.compare.pair.meetings import Meetings
     from opscope.compare.pair.pairing import Pairing
@@ -197,7 +198,7 @@ class TrainedStates:
                 (names, mine, theirs)
                 for names in self._names
                 for mine, theirs in [self._rows((place, stage), names)]
-                if min(*mine, *theirs) >= 0
+                if min(*mine, *theirs) >= 0 and not self._cancelled(mine, theirs)
             ]
             floor = 0.0
             if stage != PARAMETER:
@@ -227,6 +228,14 @@ class TrainedStates:
                 apart = self._not_taken_back(apart, judged)
             found += apart
         return found, unsaid
+
+    def _cancelled(self, *rows: list[int]) -> bool:
+        """Whether a state of either side is an average of which rounding is left."""
+        return any(flags[some].any() for flags, some in zip(self._means, rows, strict=True))
+
+    @cached_property
+    def _means(self) -> list[Bools]:
+        return [cancelled_means(side) for side in self._sides]
 
     def _elsewhere(self, mine: list[int], theirs: list[int]) -> bool:
         """Whether parameters of dumps hold what others of the other side do: those that begin as

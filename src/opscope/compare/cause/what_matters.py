@@ -28,11 +28,12 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
     """The row of the last gradient of each parameter, if need be as an optimizer reads it (of what
     is made behind its last update in a step, where there is one, no parameter comes), and of the
     last content that it was given after a model read it (before, it is loaded; a buffer may be
-    bound anew; a view gives it none, a part of it is none, nor is a flat tensor that it is part
-    of), by place, stage, name.
+    bound anew; a part of it is none, nor is a flat tensor that it is part of), by place, stage,
+    name. A view gives a parameter nothing, nor a gradient behind its backward pass.
     """
     tensors, calls = side.tensors, side.calls
     views = side.which(calls.op, lambda op: traits_of(op).view)
+    backward = side.in_phase("backward")
     first = first_read(side)
     names = np.array(sorted(first), dtype=np.uint64)
     read = np.array([first[name] for name in names.tolist()] or [0], dtype=np.int64)
@@ -44,7 +45,7 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
         & (tensors.named != 0)
         & ~tensors.constant
         & calls.leaf[tensors.call]
-        & ~(tensors.parameter & views[tensors.call])
+        & ~(views[tensors.call] & (tensors.parameter | ~backward[tensors.call]))
         & np.isfinite(tensors.l2norm)
     )
     at = np.searchsorted(names, tensors.named[rows])
@@ -52,10 +53,8 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
     resized = tensors.size[rows] != tensors.size[own]
     loaded = (at < len(names)) & ((rows <= own) | resized)
     rows = rows[~(loaded & tensors.parameter[rows])]
-    owner = tensors.call[rows]
-    backward = side.in_phase("backward")[owner]
     # what an optimizer reads may be clipped, where nobody shows by whom
-    graded = backward | (unseen[rows] & bears_identities(side))
+    graded = backward[tensors.call[rows]] | (unseen[rows] & bears_identities(side))
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(graded, GRADIENT, CLIPPED))
     named = tensors.named[rows].tolist()
     entries = [*zip(places_of(side, rows), stages.tolist(), named, rows.tolist(), strict=True)]

@@ -26,6 +26,7 @@ from opscope.compare.pair.passes import joined
 from opscope.compare.pair.samples import borne_out
 from opscope.compare.pair.tensors import product_unit, roundoffs, statistic_error
 from opscope.compare.side.call_rows import inputs_of
+from opscope.compare.side.cancelled_means import cancelled_means
 from opscope.compare.side.columns import ABSENT, Side
 from opscope.compare.side.reduced_products import UNIT as REDUCED
 from opscope.compare.side.reduced_products import reduced_products
@@ -381,14 +382,15 @@ def multiplied(side: Side, times: Floats | float) -> Side:
 
 def vague(side: Side) -> Bools:
     """Rows of which statistics tell nothing: not counted, filled with huge numbers or with one that
-    may be written down, or with two, as masks and choices are: each choice of as many has the same.
+    may be written down, or with two, as masks and choices are: each choice of as many has the same;
+    averages of which rounding is left.
     """
     tensors = side.tensors
     with np.errstate(invalid="ignore"):
         bounded = np.fmax(np.abs(tensors.min), np.abs(tensors.max)) < HUGE
     filled = (tensors.min == tensors.max) & (tensors.size > 1)
     few = np.where(filled, written(tensors.max), _of_few(side))
-    silent: Bools = ~bounded | ~np.isfinite(tensors.l2norm) | few
+    silent: Bools = ~bounded | ~np.isfinite(tensors.l2norm) | few | cancelled_means(side)
     return silent
 
 

@@ -33,6 +33,7 @@ SUMMED = 1e-5  # the same of dumps of other tools, which sum in float32
 DIGITS, SUMMED_DIGITS = 6, 3  # behind the first, of sums of squares in either
 LEARNT = 1e-3  # of first gradients, by which parameters of one content are told apart
 LEFT = 1e-5  # the same of what the first step leaves, which is near what it began with
+SAME = 0.1  # of either, which tells nothing
 MOST = 256  # of them that are looked at
 
 Names = tuple[tuple[int, ...], tuple[int, ...]]
@@ -175,13 +176,12 @@ def learnt_names(side: Side) -> Words:
 
 
 def _gradients(side: Side) -> dict[int, Sketch]:
-    """The first gradient of each parameter that gets one: what else begins as zeros is a buffer."""
+    """What the backward passes of the first step in which a parameter gets a gradient leave of it
+    (else what is made of it there), of each that gets one: what else begins as zeros is a buffer.
+    """
     rows = gradient_rows(side)
-    names, at = np.unique(side.tensors.named[rows], return_index=True)
-    return {
-        name: sketch(side, [row])
-        for name, row in zip(names.tolist(), rows[at].tolist(), strict=True)
-    }
+    backward = side.in_phase("backward")[side.tensors.call[rows]]
+    return _of_first_steps(side, rows[~backward]) | _of_first_steps(side, rows[backward])
 
 
 def _left(side: Side, first: dict[int, int]) -> dict[int, Sketch]:
@@ -189,10 +189,17 @@ def _left(side: Side, first: dict[int, int]) -> dict[int, Sketch]:
     tensors, calls = side.tensors, side.calls
     written = tensors.output & tensors.parameter & (tensors.named != 0)
     rows = np.flatnonzero(written & calls.leaf[tensors.call] & np.isfinite(tensors.l2norm))
-    places, last = dict[int, tuple[int, int]](), dict[int, int]()
     names = tensors.named[rows].tolist()
+    after = np.array([first.get(name, len(tensors)) for name in names], dtype=np.int64)
+    return _of_first_steps(side, rows[rows > after])
+
+
+def _of_first_steps(side: Side, rows: Ints) -> dict[int, Sketch]:
+    """For each name of some rows the last of them of the step of its first."""
+    places, last = dict[int, tuple[int, int]](), dict[int, int]()
+    names = side.tensors.named[rows].tolist()
     for row, name, place in zip(rows.tolist(), names, places_of(side, rows), strict=True):
-        if row > first.get(name, len(tensors)) and places.setdefault(name, place) == place:
+        if places.setdefault(name, place) == place:
             last[name] = row
     return {name: sketch(side, [row]) for name, row in last.items()}
 
@@ -241,18 +248,26 @@ def _of_one_content(names: tuple[list[int], list[int]], known: list[Known]) -> l
 def _of_one_state(
     names: tuple[list[int], list[int]], states: list[dict[int, Sketch]], near: float
 ) -> list[Names]:
-    """Those of which the states are nearest to each other, and near enough."""
+    """Those of which the states are nearest to each other, and near enough; by the order in which
+    they are read where that is all the same.
+    """
     mine, theirs = (
         [name for name in side if name in known][:MOST]
         for side, known in zip(names, states, strict=True)
     )
     errors = sorted(
-        (states[0][parameter].error(states[1][partner]), parameter, partner)
-        for parameter in mine
-        for partner in theirs
+        (
+            max(states[0][parameter].error(states[1][partner]), SAME * near),
+            abs(at - other),
+            at,
+            other,
+        )
+        for at, parameter in enumerate(mine)
+        for other, partner in enumerate(theirs)
     )
     partner_of: dict[int, int] = {}
-    for error, parameter, partner in errors:
+    for error, _, at, other in errors:
+        parameter, partner = mine[at], theirs[other]
         if error <= near and parameter not in partner_of and partner not in partner_of.values():
             partner_of[parameter] = partner
     return [

@@ -22,6 +22,7 @@ from opscope.compare.cause.causes import (
     OTHERWISE,
     REWIRED,
     SHAPED,
+    UNCOMPARED,
     Cause,
 )
 from opscope.compare.cause.collectives import Collectives
@@ -359,7 +360,7 @@ class _Book:
     ) -> Iterable[str]:
         if cause.words:
             yield from cause.words
-            if cause.kind == EXTRA:
+            if cause.kind in {EXTRA, UNCOMPARED}:
                 return
         if cause.kind == ARRIVED:
             yield self._arrived(cause)
