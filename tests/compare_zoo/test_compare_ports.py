@@ -31,7 +31,7 @@ def test_what_was_right_stays_right(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("pair", Pair.all(), ids=lambda pair: pair.name)
 def test_every_fault_is_in_the_port_and_marked_in_both(pair: Pair, tmp_path: Path) -> None:
-    assert len(pair.faults) >= 5
+    assert len(pair.faults) >= 5 or not pair.faults  # a port that is only healthy
     for fault in pair.faults:
         port = pair.written(fault, tmp_path / fault)
         assert port.read_text() != pair.written(HEALTHY, tmp_path).read_text()

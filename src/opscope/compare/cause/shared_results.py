@@ -12,6 +12,7 @@ from opscope.compare.cause.handed_out import handed_out
 from opscope.compare.cause.inferences import Inferences
 from opscope.compare.cause.multiplied_losses import without_multiples
 from opscope.compare.cause.read_out import read_out_alike
+from opscope.compare.cause.reported_losses import without_reported
 from opscope.compare.cause.results import (
     comparable,
     endings,
@@ -55,7 +56,7 @@ class SharedResults:
         self, meetings: Meetings, unmet: Flags, sound: Mapping[Place, float]
     ) -> Iterator[Apart]:
         """Results that meet nothing on the other side, but where a batch is cut otherwise, and for
-        multiples where all that is trained agrees (sound).
+        multiples, and what one side only reports, where all that is trained agrees (sound).
         """
         if in_dumps(*self._sides):
             # dumps do not show what only turns the sign of a loss
@@ -63,6 +64,7 @@ class SharedResults:
         handed = [*self._handed_apart(meetings, unmet)]
         if not worlds_apart(*self._sides):  # whose gradients are known of few
             handed = without_multiples(self._pairing, meetings, unmet, handed, sound)
+            handed = without_reported(self._pairing, meetings, handed, sound)
         yield from handed
         if not handed and self._inferences is not None:
             yield from self._inferences.apart(unmet, layers=not self._comparable)

@@ -12,11 +12,11 @@ import msgspec
 import numpy as np
 
 from opscope.compare.pair.parameters import first_read, kept_names
-from opscope.compare.side.call_rows import computing, inputs_of
+from opscope.compare.side.call_rows import computing, inputs_of, steps_of
 from opscope.compare.side.columns import MODULE
 from opscope.compare.side.contents import bears_identities, differentiated
 from opscope.operators.catalogue import traits_of
-from opscope.run.hashes import distinct
+from opscope.run.hashes import distinct, mixed
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,8 +32,11 @@ def in_common_steps(pairing: Pairing) -> Pairing | None:
     Else, and where one alone has other steps (an evaluation behind an optimizer's last step),
     with a step for each update of the parameters, or for each round of them, or without steps
     behind the last that trains; None where the two do not train in as many. Without common steps
-    where some of a run were not recorded or not kept, and the two do not train in the same.
+    where some of a run were not recorded or not kept, and the two do not train in the same. Late
+    updates are in the steps of their gradients.
     """
+    if any(map(_updated_late, (pairing.target, pairing.golden))):
+        pairing = _counted(pairing, _with_late_updates)
     sides = pairing.target, pairing.golden
     trained = _trained_steps(sides[0]), _trained_steps(sides[1])
     if any(map(_lacks_steps, sides)):
@@ -52,6 +55,38 @@ def in_common_steps(pairing: Pairing) -> Pairing | None:
     if recounted is None or same_steps(recounted):
         return recounted
     return _counted(recounted, _without_steps_behind)
+
+
+def _updated_late(side: Side) -> bool:
+    """Whether some updates of a run are in a step behind that of their backward pass."""
+    return _is_recorded(side) and bool(_late_updates(side).any())
+
+
+def _late_updates(side: Side) -> Bools:
+    """Calls of optimizers that come before the backward pass of their step, which are those of the
+    step before: of an optimizer that is made in the middle of a training no recorder knows when the
+    first of others steps. Not where that step writes to the same parameters already.
+    """
+    steps, backward = steps_of(side), np.flatnonzero(side.in_phase("backward"))
+    trained, first = np.unique(steps[backward], return_index=True)
+    begins = np.full(len(steps), len(steps))
+    own = np.isin(steps, trained)
+    begins[own] = backward[first][np.searchsorted(trained, steps[own])]
+    updates = side.in_phase("optimizer")
+    late: Bools = updates & (np.arange(len(steps)) < begins) & np.isin(steps - 1, trained)
+    tensors = side.tensors
+    rows = np.flatnonzero(tensors.output & tensors.parameter & updates[tensors.call])
+    behind = late[tensors.call[rows]]
+    at = steps[tensors.call[rows]] - behind
+    written = mixed(at.astype(np.uint64), tensors.storage[rows].astype(np.uint64))
+    twice = at[behind & np.isin(written, written[~behind])] + 1
+    return late & ~np.isin(steps, twice)
+
+
+def _with_late_updates(side: Side, _: Flow) -> Ints:
+    """For each call its step, of late updates the one before."""
+    steps: Ints = side.calls.step - (_is_recorded(side) & _late_updates(side))
+    return steps
 
 
 def in_one_step(pairing: Pairing) -> Pairing:

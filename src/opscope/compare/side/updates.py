@@ -151,20 +151,27 @@ def _ends(side: Side, backward: Bools) -> tuple[Ints, Ints]:
 
 
 def _unread(side: Side, backward: Bools, anew: dict[int, list[int]]) -> set[int]:
-    """What is as far behind a backward pass as an update is behind an earlier one, and made by its
-    operator: where a training ends, nothing reads the last ones.
+    """What is as far behind a backward pass as updates are behind earlier ones, and made by their
+    operator: where a training ends, nothing reads the last ones. Of passes no other than those at
+    which such updates come: behind one that climbs, another one may step.
     """
     leaf, ends = _ends(side, backward)
     ops, calls = side.calls.op[leaf], side.tensors.call
     rows = set[int]()
     for known in anew.values():
         behind = int(np.searchsorted(leaf[ends], calls[known[-1]])) - 1
+        passes = defaultdict[tuple[int, int, int], list[int]](list)
         for row in known:
             call = int(calls[row])
             at, number = int(np.searchsorted(leaf, call)), outputs_of(side, call).index(row)
-            places = ends[behind:] + at - ends[int(np.searchsorted(ends, at)) - 1]
-            places = places[places < len(leaf)]
-            for alike in leaf[places[ops[places] == ops[at]]].tolist():
+            since = int(np.searchsorted(ends, at)) - 1
+            passes[at - int(ends[since]), int(ops[at]), number].append(since)
+        for (distance, op, number), those in passes.items():
+            between = np.diff(those)
+            period = int(min(between[between > 0], default=1))
+            places = ends[behind:][(np.arange(behind, len(ends)) - those[-1]) % period == 0]
+            places = places[places + distance < len(leaf)] + distance
+            for alike in leaf[places[ops[places] == op]].tolist():
                 rows.update(outputs_of(side, alike)[number : number + 1])
     return rows
 
