@@ -55,6 +55,18 @@ def test_several_optimizers_end_one_step() -> None:
     assert log.ended == [False] * 3
 
 
+def test_an_optimizer_that_is_made_later_goes_with_the_others_from_its_second_step_on() -> None:
+    log = Log("head")
+    log.optimize("head")
+    log.live |= {"stem"}
+    ended = []
+    for _ in range(3):
+        for name in ("head", "stem"):
+            log.optimize(name, backward=name == "head")
+            ended.append(len(log.ended))
+    assert ended == [2, 2, 2, 3, 3, 4]
+
+
 def test_an_optimizer_nobody_uses_holds_up_one_step_only() -> None:
     log = Log("a", "forgotten")
     for _ in range(4):

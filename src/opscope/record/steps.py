@@ -105,6 +105,8 @@ class Steps:
     def optimizer_ends(self, optimizer: Hashable) -> None:
         self._depth = max(0, self._depth - 1)
         if not self._backward:
+            if self._expected and not self._depth:  # made after the others, it steps behind them
+                self._expected = self._expected | {optimizer}
             return
         self._stepped.add(optimizer)
         self._idle.discard(optimizer)
