@@ -5,6 +5,8 @@ they give an unwatched one.
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -114,3 +116,34 @@ def test_an_exported_program_can_be_decomposed(tmp_path: Path) -> None:
         watched = exported.run_decompositions().module()(data)
     assert torch.equal(watched, alone)
     assert opscope.scan(opscope.open_run(tmp_path / "run")).verdict == "clean"
+
+
+WITHOUT_MEMORY = """
+import torch
+
+torch.set_num_threads(1)
+zeros = torch._efficientzerotensor((3, 2))
+print([float(made.sum()) for made in (zeros * 2, zeros.mul(3.0), zeros + 1, zeros.add(1, alpha=2))])
+print(
+    [
+        float(made.sum())
+        for made in (
+            torch.ops.aten.mul.Scalar(zeros, 2.0),
+            torch.ops.aten.add.Scalar(zeros, 1.0),
+        )
+    ]
+)
+"""
+
+
+@pytest.mark.parametrize("more", [[], ["--check"], ["--values", "full"]], ids=" ".join)
+def test_zeros_without_memory_end_no_program(more: list[str], tmp_path: Path) -> None:
+    """As derivatives of derivatives are: what a mode hands on to their kernels reads no memory."""
+    program = tmp_path / "program.py"
+    program.write_text(WITHOUT_MEMORY, encoding="utf-8")
+    command = [sys.executable, str(program)]
+    alone = subprocess.run(command, capture_output=True, text=True, check=True)
+    recorded = [sys.executable, "-m", "opscope", "run", "-o", str(tmp_path / "run"), *more, "--"]
+    watched = subprocess.run([*recorded, *command], capture_output=True, text=True, check=False)
+    assert watched.returncode == 0, watched.stderr
+    assert alone.stdout in watched.stdout

@@ -223,6 +223,8 @@ def unfit(tensor: torch.Tensor) -> str | None:
         )
     if tensor.is_quantized or tensor.is_meta or not torch._C._has_storage(tensor):
         return "a quantized or meta tensor has no values that can be compared"
+    if tensor._is_zerotensor():
+        return "a tensor of zeros has no memory"
     if tensor.is_conj() or tensor.is_neg():
         return "a tensor is lazily conjugated or negated"
     if min(tensor.stride(), default=0) < 0:

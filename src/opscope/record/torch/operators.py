@@ -17,12 +17,15 @@ from opscope.operators.spelling import in_place
 from opscope.substitute.schema import written_arguments
 
 # Keys that the operators go through which these kernels call, and the device whose autocast has to
-# be on: the first conjugates lazily inside itself, the product of the second follows autocast.
-# torch 2.13, the only two of all that its operator database samples whose results differ by more
-# than last digits.
+# be on: the first conjugates lazily inside itself, the product of the second follows autocast
+# (torch 2.13, the only two of all that its operator database samples whose results differ by more
+# than last digits); the last two are handed tensors of zeros without memory, as derivatives of
+# derivatives are, and call what would read it.
 CALLED_THROUGH: dict[str, dict[str, str | None]] = {
     "aten::linalg_pinv": {"Conjugate": None, "Negative": None},
     "aten::_trilinear": {"AutocastCPU": "cpu", "AutocastCUDA": "cuda"},
+    "aten::mul.Scalar": {"ZeroTensor": None},
+    "aten::add.Scalar": {"ZeroTensor": None},
 }
 
 
@@ -199,7 +202,8 @@ def unhindered(func: Any) -> Callable[..., Any]:
     """
     guard = getattr(torch._C, "_ForceDispatchKeyGuard", None)
     schema = getattr(func, "_schema", None)
-    withheld = CALLED_THROUGH.get(schema.name) if schema is not None else None
+    name, overload = (schema.name, schema.overload_name) if schema is not None else ("", "")
+    withheld = CALLED_THROUGH.get(f"{name}.{overload}", CALLED_THROUGH.get(name))
     if guard is None or withheld is None:
         return func  # type: ignore[no-any-return]
 
