@@ -51,8 +51,8 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
     at = np.searchsorted(names, tensors.named[rows])
     own = read[np.minimum(at, len(read) - 1)]
     resized = tensors.size[rows] != tensors.size[own]
-    loaded = (at < len(names)) & ((rows <= own) | resized)
-    rows = rows[~(loaded & tensors.parameter[rows])]
+    loaded = (rows <= own) & tensors.parameter[rows]  # of a sparse gradient a row holds a part
+    rows = rows[(at == len(names)) | ~(loaded | resized)]
     # what an optimizer reads may be clipped, where nobody shows by whom
     graded = backward[tensors.call[rows]] | (unseen[rows] & bears_identities(side))
     stages = np.where(tensors.parameter[rows], PARAMETER, np.where(graded, GRADIENT, CLIPPED))
