@@ -198,7 +198,8 @@ class TrainedStates:
                 (names, mine, theirs)
                 for names in self._names
                 for mine, theirs in [self._rows((place, stage), names)]
-                if min(*mine, *theirs) >= 0 and not self._cancelled(mine, theirs)
+                if min(*mine, *theirs) >= 0
+                and not (self._cancelled(mine, theirs) or self._sampled(mine, theirs))
             ]
             floor = 0.0
             if stage != PARAMETER:
@@ -232,6 +233,20 @@ class TrainedStates:
     def _cancelled(self, *rows: list[int]) -> bool:
         """Whether a state of either side is an average of which rounding is left."""
         return any(flags[some].any() for flags, some in zip(self._means, rows, strict=True))
+
+    def _sampled(self, mine: list[int], theirs: list[int]) -> bool:
+        """Whether variances that norms of two frameworks keep are no further apart than that of a
+        sample is from that of all that is averaged.
+        """
+        for side, rows in zip(self._sides, (mine, theirs), strict=True):
+            tensors = side.tensors
+            for row in rows if self._across else ():
+                call, size = int(tensors.call[row]), int(tensors.size[row])
+                whole = max((int(tensors.size[read]) for read in inputs_of(side, call)), default=0)
+                norm = traits_of(side.operator(call)).error == "norm" and tensors.min[row] >= 0
+                if norm and whole > size:
+                    return self._error(mine, theirs) <= size / (whole - size)
+        return False
 
     @cached_property
     def _means(self) -> list[Bools]:

@@ -11,6 +11,7 @@ from opscope.compare.pair.parameters import first_read
 from opscope.compare.side.call_rows import places_of, updating
 from opscope.compare.side.contents import bears_identities
 from opscope.operators.catalogue import traits_of
+from opscope.run.hashes import mixed
 
 if TYPE_CHECKING:
     from opscope.arrays import Bools, Ints, Words
@@ -47,6 +48,7 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
         & calls.leaf[tensors.call]
         & ~(views[tensors.call] & (tensors.parameter | ~backward[tensors.call]))
         & np.isfinite(tensors.l2norm)
+        & ~_made_in_hooks(side, backward)
     )
     at = np.searchsorted(names, tensors.named[rows])
     own = read[np.minimum(at, len(read) - 1)]
@@ -64,6 +66,21 @@ def last_states(side: Side, flow: Flow) -> dict[tuple[Place, int, int], int]:
         for place, stage, name, row in entries
         if stage == PARAMETER or row < last.get((place, name), len(tensors))
     }
+
+
+def _made_in_hooks(side: Side, backward: Bools) -> Bools:
+    """Rows of gradients that are made of gradients and parameters alone amid a backward pass, as by
+    a hook that decays one and steps: what a pass collects comes of something else.
+    """
+    tensors = side.tensors
+    several = tensors.size > 1
+    computed = tensors.call[~tensors.output & several & (tensors.named == 0)]
+    hooked = backward & (side.calls.forward < 0)
+    hooked[computed] = False
+    pairs = mixed(tensors.call.astype(np.uint64), tensors.storage.astype(np.uint64))
+    made = hooked[tensors.call] & tensors.output & several & ~tensors.parameter
+    there: Bools = np.isin(pairs, pairs[~tensors.output & hooked[tensors.call]])
+    return made & ~there
 
 
 def settled(side: Side, flow: Flow, known: Words, alone: Words, stage: int) -> Ints:

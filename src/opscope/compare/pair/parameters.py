@@ -33,7 +33,8 @@ SUMMED = 1e-5  # the same of dumps of other tools, which sum in float32
 DIGITS, SUMMED_DIGITS = 6, 3  # behind the first, of sums of squares in either
 LEARNT = 1e-3  # of first gradients, by which parameters of one content are told apart
 LEFT = 1e-5  # the same of what the first step leaves, which is near what it began with
-SAME = 0.1  # of either, which tells nothing
+KEPT = 1e-3  # of what gets no gradient: norms keep the variance of a sample, or of all that is
+SAME = 1e-6  # of either, which tells nothing
 MOST = 256  # of them that are looked at
 
 Names = tuple[tuple[int, ...], tuple[int, ...]]
@@ -224,7 +225,7 @@ def _of_one_content(names: tuple[list[int], list[int]], known: list[Known]) -> l
     """
     if len(names[0]) == len(names[1]) == 1:
         return [((names[0][0],), (names[1][0],))]
-    learnt = [each.gradient for each in known]
+    learnt, states = [each.gradient for each in known], [each.left for each in known]
     partners = _of_one_state(names, learnt, LEARNT)
     for own in (True, False) if all(learnt) else (False,):
         mine, theirs = (
@@ -232,8 +233,15 @@ def _of_one_content(names: tuple[list[int], list[int]], known: list[Known]) -> l
             for side, some, gone in zip(names, learnt, _settled(partners), strict=True)
         )
         if len(mine) != len(theirs):
-            continue  # one that is tied has no one copy of the other side's for a partner
-        alike = _of_one_state((mine, theirs), [each.left for each in known], LEFT)
+            # one that is tied has no one copy of the other side's for a partner; of another nobody
+            # may know that it gets a gradient
+            mine, theirs = (
+                [name for name in side if own and name not in gone]
+                for side, gone in zip(names, _settled(partners), strict=True)
+            )
+            partners += _of_one_state((mine, theirs), states, LEFT)
+            continue
+        alike = _of_one_state((mine, theirs), states, LEFT if own else KEPT)
         rest = [
             [name for name in side if name not in gone]
             for side, gone in zip((mine, theirs), _settled(alike), strict=True)
@@ -257,7 +265,7 @@ def _of_one_state(
     )
     errors = sorted(
         (
-            max(states[0][parameter].error(states[1][partner]), SAME * near),
+            max(states[0][parameter].error(states[1][partner]), SAME),
             abs(at - other),
             at,
             other,

@@ -263,23 +263,12 @@ class _Search:
                     source >= 0 and tensors.call[source] <= begin
                 ):
                     continue
-                from_outside = source < 0 or self._goes_back(source)
+                from_outside = source < 0 or self._backward[tensors.call[source]]
                 if source < 0:
                     source = known.setdefault(int(flow.state[read]), read)
                 above[made].append(source)
                 (gradients if from_outside else waiting).append(source)
         return gradients, _sum_of(set(gradients), above), replaced
-
-    def _goes_back(self, row: int) -> bool:
-        """Whether a backward pass makes a row: not a hook in it, which decays a gradient by what is
-        trained.
-        """
-        tensors, call = self._side.tensors, int(self._side.tensors.call[row])
-        hooked = self._side.calls.forward[call] < 0 and any(
-            int(tensors.storage[read]) in self._trained and tensors.size[read] == tensors.size[row]
-            for read in inputs_of(self._side, call)
-        )
-        return bool(self._backward[call]) and not hooked
 
 
 def _sum_of(gradients: set[int], above: dict[int, list[int]]) -> int:

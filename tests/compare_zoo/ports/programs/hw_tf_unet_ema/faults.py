@@ -1,0 +1,6 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A healthy port: U-Net with Dice loss and averaged weights."""
+
+FRAMEWORK = "tensorflow"
+
+FAULTS = {}
