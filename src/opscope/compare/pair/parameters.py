@@ -235,11 +235,14 @@ def _of_one_content(names: tuple[list[int], list[int]], known: list[Known]) -> l
         if len(mine) != len(theirs):
             # one that is tied has no one copy of the other side's for a partner; of another nobody
             # may know that it gets a gradient
-            mine, theirs = (
+            rest = [
                 [name for name in side if own and name not in gone]
                 for side, gone in zip(names, _settled(partners), strict=True)
-            )
-            partners += _of_one_state((mine, theirs), states, LEFT)
+            ]
+            if found := _of_one_state(
+                (_told(rest[0], states[0]), _told(rest[1], states[1])), states, LEFT
+            ):
+                return [*partners, *found]
             continue
         alike = _of_one_state((mine, theirs), states, LEFT if own else KEPT)
         rest = [
@@ -251,6 +254,16 @@ def _of_one_content(names: tuple[list[int], list[int]], known: list[Known]) -> l
             *(((name,), (partner,)) for name, partner in zip(*rest, strict=True)),
         ]
     return partners
+
+
+def _told(names: list[int], states: dict[int, Sketch]) -> list[int]:
+    """Those of names that no other of them is mistaken for by its state."""
+    known = [name for name in names if name in states][:MOST]
+    return [
+        name
+        for name in known
+        if all(states[name].error(states[other]) > LEFT for other in known if other != name)
+    ]
 
 
 def _of_one_state(
