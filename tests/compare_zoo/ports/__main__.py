@@ -70,7 +70,9 @@ def main() -> None:
     answers, failed = [], 0
     with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as pool:
         asked = {
-            name: pool.submit(answered, name, variants, folder / name, again=options.again)
+            name: pool.submit(
+                answered, name, variants, folder / name, kept=bool(options.to), again=options.again
+            )
             for name, variants in wanted.items()
         }
         for name, answer_of in asked.items():
@@ -86,6 +88,8 @@ def main() -> None:
             answers.extend(told)
             if not options.to:
                 shutil.rmtree(folder / name)
+    if not options.to:
+        shutil.rmtree(folder)
     print(score(answers))
     if options.known:
         judged_now = {str(answer) for answer in answers}

@@ -125,10 +125,14 @@ def in_words(code: int, found: dict[str, Any]) -> str:
     )
 
 
-def answered(name: str, variants: list[str], folder: Path, *, again: bool) -> list[Answer]:
-    """The answers for these variants of a pair, recorded where they are not in the folder."""
+def answered(
+    name: str, variants: list[str], folder: Path, *, kept: bool, again: bool
+) -> list[Answer]:
+    """The answers for these variants of a pair, recorded where they are not in the folder; all of
+    the pair's where the folder is kept.
+    """
     pair = Pair.named(name)
     if again or not (folder / "losses.json").exists():
-        recorded(pair, folder, variants)
+        recorded(pair, folder, pair.variants if kept else variants)
     checked(pair, folder, variants)
     return [judged(pair, variant, folder) for variant in variants]
