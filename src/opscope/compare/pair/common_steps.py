@@ -35,8 +35,7 @@ def in_common_steps(pairing: Pairing) -> Pairing | None:
     where some of a run were not recorded or not kept, and the two do not train in the same. Late
     updates are in the steps of their gradients.
     """
-    if any(map(_updated_late, (pairing.target, pairing.golden))):
-        pairing = _counted(pairing, _with_late_updates)
+    pairing = _counted(pairing, _with_late_updates)
     sides = pairing.target, pairing.golden
     trained = _trained_steps(sides[0]), _trained_steps(sides[1])
     if any(map(_lacks_steps, sides)):
@@ -55,11 +54,6 @@ def in_common_steps(pairing: Pairing) -> Pairing | None:
     if recounted is None or same_steps(recounted):
         return recounted
     return _counted(recounted, _without_steps_behind)
-
-
-def _updated_late(side: Side) -> bool:
-    """Whether some updates of a run are in a step behind that of their backward pass."""
-    return _is_recorded(side) and bool(_late_updates(side).any())
 
 
 def _late_updates(side: Side) -> Bools:
@@ -85,7 +79,9 @@ def _late_updates(side: Side) -> Bools:
 
 def _with_late_updates(side: Side, _: Flow) -> Ints:
     """For each call its step, of late updates the one before."""
-    steps: Ints = side.calls.step - (_is_recorded(side) & _late_updates(side))
+    if not _is_recorded(side):
+        return side.calls.step
+    steps: Ints = side.calls.step - _late_updates(side)
     return steps
 
 
