@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A packed batch beside a padded one, of which the runs keep the values: the operator at which they
-part is named, though no tensor inside of the models has a counterpart of its size.
+"""A packed batch beside a padded one: the operator at which they part is named, though no tensor
+inside of the models has a counterpart of its size, where tensors are small or values are kept.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 from tests.compare.told_lines import marked_line, told_lines
@@ -17,6 +18,7 @@ import opscope
 
 WORDS, WIDE, INNER, STEPS = 20, 12, 16, 2
 LENGTHS = (7, 5, 6)
+LONG = 100  # times these, of which statistics hold no samples
 
 
 def begun() -> dict[str, Tensor]:
@@ -30,10 +32,10 @@ def begun() -> dict[str, Tensor]:
     return {name: torch.randn(shape, generator=drawn) * 0.3 for name, shape in shapes.items()}
 
 
-def batches() -> list[list[Tensor]]:
+def batches(times: int) -> list[list[Tensor]]:
     drawn = torch.Generator().manual_seed(72)
     return [
-        [torch.randint(1, WORDS, (length,), generator=drawn) for length in LENGTHS]
+        [torch.randint(1, WORDS, (length * times,), generator=drawn) for length in LENGTHS]
         for _ in range(STEPS)
     ]
 
@@ -53,10 +55,10 @@ class Original(nn.Module):
         return x @ self.head.T
 
 
-def original(_: str) -> None:
+def original(_: str, times: int) -> None:
     model = Original()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for texts in batches():
+    for texts in batches(times):
         tokens = nn.utils.rnn.pad_sequence(texts, batch_first=True)
         scores = model(tokens[:, :-1])
         loss = F.cross_entropy(scores.flatten(0, 1), tokens[:, 1:].flatten(), ignore_index=0)
@@ -65,11 +67,11 @@ def original(_: str) -> None:
         optimizer.step()
 
 
-def ported(fault: str) -> None:
+def ported(fault: str, times: int) -> None:
     """The same by functions, on the texts one behind the other."""
     weights = {name: weight.requires_grad_() for name, weight in begun().items()}
     optimizer = torch.optim.SGD(weights.values(), lr=0.1)
-    for texts in batches():
+    for texts in batches(times):
         given = torch.cat([text[:-1] for text in texts])
         x = F.layer_norm(weights["words"][given], (WIDE,))
         inner = F.linear(x, weights["up"])
@@ -83,26 +85,34 @@ def ported(fault: str) -> None:
 
 
 def recorded(
-    program: Callable[[str], None], to: Path, fault: str = "", *, values: str = "full"
+    program: Callable[[str, int], None],
+    to: Path,
+    fault: str = "",
+    *,
+    values: str = "full",
+    times: int = 1,
 ) -> Path:
     with opscope.record(to, values=values):
-        program(fault)
+        program(fault, times)
     return to
 
 
-def test_the_operator_is_named_where_values_are_kept(tmp_path: Path) -> None:
-    golden = recorded(original, tmp_path / "golden")
-    healthy = opscope.compare(recorded(ported, tmp_path / "healthy"), golden).document
+@pytest.mark.parametrize("values", ["full", "none"])
+def test_the_operator_is_named(tmp_path: Path, values: str) -> None:
+    golden = recorded(original, tmp_path / "golden", values=values)
+    run = recorded(ported, tmp_path / "healthy", values=values)
+    healthy = opscope.compare(run, golden).document
     assert (healthy.verdict, healthy.complete, healthy.findings) == ("clean", True, ())
-    first = opscope.compare(recorded(ported, tmp_path / "faulty", "gelu"), golden).findings[0]
+    run = recorded(ported, tmp_path / "faulty", "gelu", values=values)
+    first = opscope.compare(run, golden).findings[0]
     assert first.op == "aten::gelu.default"
     assert marked_line(__file__, "# target: activation") in told_lines(first, "target")
     assert marked_line(__file__, "# golden: activation") in told_lines(first, "golden")
 
 
-def test_where_they_are_not_it_is_said_that_they_would_tell(tmp_path: Path) -> None:
-    golden = recorded(original, tmp_path / "golden", values="none")
+def test_where_values_would_tell_it_is_said(tmp_path: Path) -> None:
+    golden = recorded(original, tmp_path / "golden", values="none", times=LONG)
     for fault in ("", "gelu"):
-        target = recorded(ported, tmp_path / f"run{fault}", fault, values="none")
-        said = opscope.compare(target, golden).document.summary["warnings"]
+        run = recorded(ported, tmp_path / f"run{fault}", fault, values="none", times=LONG)
+        said = opscope.compare(run, golden).document.summary["warnings"]
         assert any("--values full on both sides" in words for words in said) == bool(fault)

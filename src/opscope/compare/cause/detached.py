@@ -80,17 +80,47 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
         return None
     for number, words in ((0, CUTS), (1, MISSES)):
         whole, state = read[1 - number][0], flows[1 - number].state
-        back = with_gradients(sides[number])[sides[number].tensors.call[alone[number]]]
-        for row in alone[number][back].tolist():
+        feeding = _feeding(sides[number], flows[number].producer, place)
+        reading = feeding[sides[number].tensors.call[alone[number]]]
+        for row in alone[number][reading].tolist():
             met = int(meetings.partner[number][row])
             too = whole[state[whole] == state[met]]
             if meetings.unmet(number)[row] or met < 0 or not len(too):
                 continue
-            reader = int(sides[1 - number].tensors.call[too[0]])
+            reader = _read_alike(sides, number, int(sides[number].tensors.call[row]), too)
             own = _detaching(sides[number], flows[number].state, row)
-            mine, theirs = (own, reader) if number == 0 else (reader, own)
-            return Path(mine, theirs, words)
+            made = int(flows[number].producer[row]), int(flows[1 - number].producer[too[0]])
+            if number == 0:
+                return Path(own, reader, words, made)
+            return Path(reader, own, words, made[::-1])
     return None
+
+
+def _read_alike(sides: tuple[Side, Side], number: int, call: int, rows: Ints) -> int:
+    """Of the other side's calls that read some rows the first of the operator that a side's call is
+    of, or the first of all.
+    """
+    readers = sides[1 - number].tensors.call[rows].tolist()
+    own = family(sides[number].operator(call))
+    alike = (one for one in readers if family(sides[1 - number].operator(one)) == own)
+    return int(next(alike, readers[0]))
+
+
+def _feeding(side: Side, producer: Ints, place: tuple[int, int]) -> Bools:
+    """Calls of a rank and step that make what needs gradients, and those without of which such
+    calls are given something, by whatever others: not those of a number that is only told.
+    """
+    tensors, feeding = side.tensors, with_gradients(side)
+    read = calls_at(side, place)[tensors.call] & ~tensors.output & (producer >= 0)
+    rows = np.flatnonzero(read & side.calls.leaf[tensors.call])
+    needs = np.array([each is True for each in Cells(side).of_tensors("requires_grad", rows)], bool)
+    needing, others = rows[needs], rows[~needs]
+    # of a call that reads nothing that needs gradients, what needs some is a leaf
+    feeding[np.intersect1d(producer[needing], tensors.call[needing])] = True
+    for row in others[np.argsort(-tensors.call[others], kind="stable")].tolist():
+        if feeding[tensors.call[row]]:
+            feeding[producer[row]] = True
+    return feeding
 
 
 def _read_alone(

@@ -36,12 +36,13 @@ CUTS = "no gradients flow back through it, through golden's they do: it is detac
 
 class Path(NamedTuple):
     """Calls of either side that belong together, of which one side's alone has gradients, or trains
-    something, and words for it.
+    something, and words for it; where both read the same, those that made it.
     """
 
     mine: int
     theirs: int
     words: str
+    made: tuple[int, ...] = ()
 
 
 def one_sided(
@@ -69,8 +70,12 @@ def parted_by(sides: tuple[Side, Side], path: Path, place: tuple[int, int], stag
     """
     starts = path.mine, path.theirs
     mine, theirs = (
-        (start, *np.flatnonzero(calls_at(side, place) & side.in_phase("backward"))[:1].tolist())
-        for side, start in zip(sides, starts, strict=True)
+        (
+            start,
+            *(call for call in path.made[number : number + 1] if call >= 0),
+            *np.flatnonzero(calls_at(side, place) & side.in_phase("backward"))[:1].tolist(),
+        )
+        for number, (side, start) in enumerate(zip(sides, starts, strict=True))
     )
     return Parting(place, stage, starts, (mine, theirs), words=path.words)
 

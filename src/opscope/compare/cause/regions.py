@@ -46,6 +46,7 @@ from opscope.compare.pair.arguments import difference_of
 from opscope.compare.pair.meetings import (
     COARSEST,
     Meetings,
+    among_zeros,
     meet,
     normed,
     same_elements,
@@ -407,7 +408,7 @@ class Regions:
         """
         walks = self._walks(place, GRADIENT, ends)
         starts = [
-            [call for call in walk.starts() if self._computes(number, call)]
+            [call for call in walk.starts() if self._computes(number, walk, call)]
             for number, walk in enumerate(walks)
         ]
         starts[0] = [call for call in starts[0] if walks[0].order(call)[2]]
@@ -419,14 +420,14 @@ class Regions:
         starts[1] = alike or starts[1]
         return self._of_starts(place, GRADIENT, walks, starts) if all(starts) else None
 
-    def _computes(self, number: int, call: int) -> bool:
+    def _computes(self, number: int, walk: Walk, call: int) -> bool:
         """Whether a call of a side computes in a forward pass, or takes a part of what a model
         computed, and the largest of it is apart.
         """
         side, made = self._sides[number], outputs_of(self._sides[number], call)
         forward = side.words.get(int(side.calls.phase[call])) == "forward"
         largest = max(made, key=lambda row: int(side.tensors.size[row]), default=NONE)
-        computes = side.calls.parent[call] >= 0 or not traits_of(side.operator(call)).idle
+        computes = not traits_of(side.operator(call)).idle or walk.comes_of_parameters(call)
         return forward and computes and largest != NONE and bool(self.unmet[number][largest])
 
     @cached_property
@@ -626,6 +627,7 @@ class Regions:
         loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)
         loose |= self._parts[number]
         agreeing = (~self.unmet[number] & ~loose) | mirrored
-        marks = Marks(*flags, agreeing, self._same[number])
+        scattered = among_zeros(self._sides, self.meetings, number)
+        marks = Marks(*flags, agreeing, self._same[number], scattered)
         updating = stage == PARAMETER
         return Walk(self.pairing, number, marks, list(ends), backward=backward, updating=updating)

@@ -43,14 +43,15 @@ Computation = tuple[int, ...]  # operator, arguments and contents that are read,
 
 class Marks(NamedTuple):
     """What is known of each row of a side: whether it meets nothing on the other, whether its
-    statistics tell nothing, whether it agrees with something or with its negative, and whether it
-    holds the very elements of something.
+    statistics tell nothing, whether it agrees with something or with its negative, whether it holds
+    the very elements of something, and whether it agrees but for zeros that it has besides.
     """
 
     unmet: Bools
     dim: Bools
     agreeing: Bools
     same: Bools
+    scattered: Bools
 
 
 class Walk:
@@ -69,7 +70,7 @@ class Walk:
         self._updating = updating  # whether it begins in what an update leaves
         self._side = (pairing.target, pairing.golden)[number]
         self._flow = pairing.flows[number]
-        self._unmet, self._dim, self._agreeing, self._same = marks
+        self._unmet, self._dim, self._agreeing, self._same, self._scattered = marks
         self._backward = backward  # whether it begins in a backward pass; None: not known
         self._read_first = first_read(self._side)
         self.given: dict[int, int] = {}  # rows that differ and came from outside, by their readers
@@ -237,6 +238,18 @@ class Walk:
         return any(
             producer >= 0 and self._reads(producer) == OF_PARAMETERS for producer in producers
         )
+
+    def comes_of_parameters(self, call: int) -> bool:
+        """Whether something that a call reads was computed with parameters."""
+        waiting, seen = [call], set[int]()
+        while waiting and len(seen) < MAX_ABOVE:
+            at = waiting.pop()
+            seen.add(at)
+            rows = inputs_of(self._side, at)
+            if self._side.tensors.parameter[rows].any():
+                return True
+            waiting.extend({int(made) for made in self._flow.producer[rows] if made >= 0} - seen)
+        return False
 
     def preparing(self, starts: list[int], reader: int) -> list[int]:
         """Those of starts that compute with parameters alone, as a mean of weights does, and of
@@ -446,7 +459,8 @@ class Walk:
         ]
         made = self._makers(rows)
         moving = [call for call in made if traits_of(self._side.operator(call)).moves]
-        made |= self._makers([row for call in moving for row in inputs_of(self._side, call)][:1])
+        moved = [row for call in moving for row in inputs_of(self._side, call)]
+        made |= self._makers([*moved[:1], *(row for row in moved if self._whole[row])])
         made |= {
             self._computed(int(self._flow.producer[row]))
             for call in made
@@ -463,7 +477,7 @@ class Walk:
             around.append(at)
         unseen = sorted(self._all_above(start) - self._bright - {start})[-MAX_UNSEEN:]
         order = *self._ordering(start), *self._views(start, rows)
-        return [*around, *unseen, *self._parts(rows), *order]
+        return [*around, *unseen, *self._scattering([start, *unseen]), *self._parts(rows), *order]
 
     def makers(self, call: int) -> list[int]:
         """The calls that computed what a call reads."""
@@ -471,6 +485,21 @@ class Walk:
 
     def _makers(self, rows: Sequence[int]) -> set[int]:
         return {self._computed(int(self._flow.producer[row])) for row in rows} - {NONE}
+
+    def _scattering(self, readers: Sequence[int]) -> list[int]:
+        """The calls that put among zeros what some calls read and what agrees but for these, and
+        those that made the masks and places for it: statistics do not tell where that is.
+        """
+        scattering = list[int]()
+        waiting = [row for call in readers for row in inputs_of(self._side, call)]
+        waiting = [row for row in waiting if self._scattered[row]]
+        while waiting and len(scattering) < MAX_ORDERING:
+            call = self._computed(int(self._flow.producer[waiting.pop(0)]))
+            if call >= 0 and call not in scattering:
+                scattering.append(call)
+                read = inputs_of(self._side, call)
+                waiting += [row for row in read if self._scattered[row] or self._dim[row]]
+        return scattering
 
     def _parts(self, rows: Sequence[int]) -> list[int]:
         """The calls that took what a start reads out of something larger, as an unbind does: they

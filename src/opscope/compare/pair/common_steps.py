@@ -206,7 +206,8 @@ def _updates(side: Side, flow: Flow) -> list[tuple[int, set[int]]]:
     backward = side.in_phase("backward")
     of_norms = np.array(sorted(kept_names(side, first_read(side))), dtype=np.uint64)
     copies = calls.leaf & side.which(calls.op, lambda op: bool(traits_of(op).overwrites))
-    writes = (computing(side) | copies) & ~backward
+    norms = side.which(calls.op, lambda op: traits_of(op).tolerance == "norm")
+    writes = (computing(side) | copies) & ~backward & ~norms
     written = tensors.output & tensors.parameter & (tensors.named != 0) & writes[tensors.call]
     rows = np.flatnonzero(written & ~np.isin(tensors.named, of_norms))
     through = differentiated(side)

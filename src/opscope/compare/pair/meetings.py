@@ -338,6 +338,17 @@ def _without_zeros(side: Side) -> Side:
     return msgspec.structs.replace(side, tensors=bare)
 
 
+def among_zeros(sides: tuple[Side, Side], meetings: Meetings, number: int) -> Bools:
+    """Rows of a side that agree with something of another number of elements but for zeros, among
+    which theirs are.
+    """
+    tensors, others = sides[number].tensors, sides[1 - number].tensors
+    partner = meetings.partner[number]
+    size = np.where(partner >= 0, others.size[partner], tensors.size)
+    scattered: Bools = (tensors.zero > 0) & (tensors.size > size) & ~meetings.unmet(number)
+    return scattered
+
+
 def normed(side: Side) -> Bools:
     """Rows of mean 0 and variance 1, as norms leave them: of any two of a size only the extremes
     tell, and these may stand where the two are equal.

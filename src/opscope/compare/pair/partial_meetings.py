@@ -124,6 +124,6 @@ def _meeting(meetings: Meetings, apart: list[_Apart], partner: list[Ints]) -> Me
 def _may_have_one(side: Side, *, values: bool) -> Bools:
     tensors = side.tensors
     sized = (tensors.size >= FEWEST) & (tensors.size <= MOST)
-    known = tensors.kept if values else tensors.sampled
+    known = tensors.kept | tensors.sampled if values else tensors.sampled
     floats: Bools = (tensors.min_int == ABSENT) & known & sized
     return floats & ~vague(side)
