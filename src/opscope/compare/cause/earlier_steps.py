@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     Ends = tuple[list[int], list[int]]  # rows of either side
     State = tuple[Place, int, int]  # of a parameter: place, stage and name
 
+MOST = 8  # calls that prepare what another reads
+
 
 class EarlierSteps:
     """The updates of two programs: their calls after the first gradients of each step, those of a
@@ -111,7 +113,7 @@ class EarlierSteps:
 
     def _left(self, number: int, start: int, apart: Bools) -> list[int]:
         side = self._sides[number]
-        made = {self._whence(number, row) for row in self._read(number, start, apart)}
+        made = self._made_of(number, start, apart)
         steps = side.calls.step
         for row in made:
             call = int(side.tensors.call[row]) if row >= 0 else NONE
@@ -122,6 +124,24 @@ class EarlierSteps:
             if judged or not self._updates(number, call) or late:
                 return []
         return sorted(made)
+
+    def _made_of(self, number: int, start: int, apart: Bools) -> set[int]:
+        """The rows in which that was made what a call reads and what is apart, of what is prepared
+        for it in its step, as a scale of what a norm kept, those of what that reads.
+        """
+        side, made, seen = self._sides[number], set[int](), set[int]()
+        waiting = self._read(number, start, apart)
+        while waiting:
+            row = self._whence(number, waiting.pop())
+            call = int(side.tensors.call[row]) if row >= 0 else NONE
+            here = call >= 0 and side.calls.step[call] == side.calls.step[start]
+            read = [other for other in inputs_of(side, call) if apart[other]] if here else []
+            if read and call not in seen and len(seen) < MOST and not self._updates(number, call):
+                seen.add(call)
+                waiting.extend(read)
+            elif call not in seen:
+                made.add(row)
+        return made
 
     def _read(self, number: int, start: int, apart: Bools) -> list[int]:
         """The rows that are apart of what a call reads, or where it only puts data in order, what

@@ -53,8 +53,14 @@ from opscope.compare.pair.meetings import (
     vague,
 )
 from opscope.compare.pair.parameters import first_read, same_parameters
-from opscope.compare.pair.partial_meetings import with_parts, with_rows
-from opscope.compare.side.call_rows import all_made, handed_down, inputs_of, outputs_of
+from opscope.compare.pair.partial_meetings import partless, with_parts, with_rows
+from opscope.compare.side.call_rows import (
+    all_made,
+    comes_of_products,
+    handed_down,
+    inputs_of,
+    outputs_of,
+)
 from opscope.compare.side.lowering import worlds_apart
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
@@ -173,11 +179,18 @@ class Regions:
             return self._by_left_states() or self._by_read_out()
         if parting is None:
             return None
-        if parting.sized or not values:
+        inside = all(map(self._inside, (0, 1), parting.start))
+        if parting.sized or inside or not values:
             return self._in_all_rows(apart, parting)
         # To follow back alone: that something is a part of a whole proves no result.
         parts = with_parts(self.pairing, self.meetings, self._leaf)
+        if parts is not self.meetings:
+            self._vague = partless(self.pairing, parts, self._leaf, self._vague)
         return self._meeting_in(parts, apart) or parting
+
+    def _inside(self, number: int, call: int) -> bool:
+        """Whether a call of a side computes from what a layer of a model makes."""
+        return comes_of_products(self._sides[number], self.pairing.flows[number].producer, call)
 
     def _meeting_in(self, parts: Meetings, apart: list[Apart]) -> Parting | None:
         """Where what is apart begins to be so, if what meets in part counts as meeting; None where
@@ -408,7 +421,7 @@ class Regions:
         """
         walks = self._walks(place, GRADIENT, ends)
         starts = [
-            [call for call in walk.starts() if self._computes(number, walk, call)]
+            [call for call in walk.starts() if self._computes(number, call)]
             for number, walk in enumerate(walks)
         ]
         starts[0] = [call for call in starts[0] if walks[0].order(call)[2]]
@@ -420,14 +433,14 @@ class Regions:
         starts[1] = alike or starts[1]
         return self._of_starts(place, GRADIENT, walks, starts) if all(starts) else None
 
-    def _computes(self, number: int, walk: Walk, call: int) -> bool:
+    def _computes(self, number: int, call: int) -> bool:
         """Whether a call of a side computes in a forward pass, or takes a part of what a model
         computed, and the largest of it is apart.
         """
         side, made = self._sides[number], outputs_of(self._sides[number], call)
         forward = side.words.get(int(side.calls.phase[call])) == "forward"
         largest = max(made, key=lambda row: int(side.tensors.size[row]), default=NONE)
-        computes = not traits_of(side.operator(call)).idle or walk.comes_of_parameters(call)
+        computes = not traits_of(side.operator(call)).idle or self._inside(number, call)
         return forward and computes and largest != NONE and bool(self.unmet[number][largest])
 
     @cached_property
@@ -627,7 +640,7 @@ class Regions:
         loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)
         loose |= self._parts[number]
         agreeing = (~self.unmet[number] & ~loose) | mirrored
-        scattered = among_zeros(self._sides, self.meetings, number)
-        marks = Marks(*flags, agreeing, self._same[number], scattered)
+        scattered, parts = among_zeros(self._sides, self.meetings, number), self._parts[number]
+        marks = Marks(*flags, agreeing, self._same[number], scattered, bool(parts.any()))
         updating = stage == PARAMETER
         return Walk(self.pairing, number, marks, list(ends), backward=backward, updating=updating)

@@ -24,6 +24,7 @@ from opscope.compare.side.call_rows import (
     inputs_of,
     outputs_of,
     parameters_of,
+    weighs,
 )
 from opscope.operators.catalogue import traits_of
 from opscope.run.keys import NONE
@@ -63,11 +64,27 @@ def parts_in_all_rows(
     # what the other side does not compute by itself agrees with nothing, right or wrong
     alike = not computes_nothing(side.operator(start)) and one_family(pairing, *later.start)
     if reads and alike and all(_keeps_rows(side, call) for call in (start, *between)):
-        return True
+        return not _agrees_behind(pairing, rows, start)
     gradients = [row for call in products for row in _gradients(side, call)]
     if not gradients or not unmet[gradients].all():
         return False
     return not any(_in_common(pairing, meetings, call) for call in products)
+
+
+def _agrees_behind(pairing: Pairing, rows: Bools, start: int) -> bool:
+    """Whether rows of anything agree again that the target's forward pass computes from a call."""
+    side, producer = pairing.target, pairing.flows[0].producer
+    begin, end = np.searchsorted(side.tensors.call, [start, len(side.calls)]).tolist()
+    reached, (step, phase) = {start}, (side.calls.step[start], side.calls.phase[start])
+    for row in range(begin, end):
+        call = int(side.tensors.call[row])
+        if side.calls.step[call] != step or side.calls.phase[call] != phase:
+            break
+        if side.tensors.output[row] and call in reached and rows[row]:
+            return True
+        if int(producer[row]) in reached:
+            reached.add(call)
+    return False
 
 
 def _in_common(pairing: Pairing, meetings: Meetings, call: int) -> bool:
@@ -106,7 +123,7 @@ def _above(pairing: Pairing, marks: tuple[Bools, Bools], start: int) -> tuple[li
             seen.add(call)
             if number:
                 waiting.append(call)
-            elif _weighs(side, call) and not unmet[given_to(side, call)].any():
+            elif weighs(side, call) and not unmet[given_to(side, call)].any():
                 products.append(call)
             else:
                 between.append(call)
@@ -114,16 +131,11 @@ def _above(pairing: Pairing, marks: tuple[Bools, Bools], start: int) -> tuple[li
     return products, between
 
 
-def _weighs(side: Side, call: int) -> bool:
-    """Whether a call is a product of what it is given with parameters."""
-    return traits_of(side.operator(call)).contraction and bool(parameters_of(side, call))
-
-
 def _keeps_rows(side: Side, call: int) -> bool:
     """Whether each row of what a call makes depends on one row of what it is given."""
     traits = traits_of(side.operator(call))
     normed = traits.tolerance == "norm" and bool(parameters_of(side, call))
-    return traits.pointwise or traits.view or traits.idle or normed or _weighs(side, call)
+    return traits.pointwise or traits.view or traits.idle or normed or weighs(side, call)
 
 
 def _gradients(side: Side, call: int) -> list[int]:

@@ -44,7 +44,8 @@ Computation = tuple[int, ...]  # operator, arguments and contents that are read,
 class Marks(NamedTuple):
     """What is known of each row of a side: whether it meets nothing on the other, whether its
     statistics tell nothing, whether it agrees with something or with its negative, whether it holds
-    the very elements of something, and whether it agrees but for zeros that it has besides.
+    the very elements of something, and whether it agrees but for zeros that it has besides; and
+    whether rows count as agreeing that do so in part.
     """
 
     unmet: Bools
@@ -52,6 +53,7 @@ class Marks(NamedTuple):
     agreeing: Bools
     same: Bools
     scattered: Bools
+    partly: bool
 
 
 class Walk:
@@ -70,7 +72,7 @@ class Walk:
         self._updating = updating  # whether it begins in what an update leaves
         self._side = (pairing.target, pairing.golden)[number]
         self._flow = pairing.flows[number]
-        self._unmet, self._dim, self._agreeing, self._same, self._scattered = marks
+        self._unmet, self._dim, self._agreeing, self._same, self._scattered, self._partly = marks
         self._backward = backward  # whether it begins in a backward pass; None: not known
         self._read_first = first_read(self._side)
         self.given: dict[int, int] = {}  # rows that differ and came from outside, by their readers
@@ -238,18 +240,6 @@ class Walk:
         return any(
             producer >= 0 and self._reads(producer) == OF_PARAMETERS for producer in producers
         )
-
-    def comes_of_parameters(self, call: int) -> bool:
-        """Whether something that a call reads was computed with parameters."""
-        waiting, seen = [call], set[int]()
-        while waiting and len(seen) < MAX_ABOVE:
-            at = waiting.pop()
-            seen.add(at)
-            rows = inputs_of(self._side, at)
-            if self._side.tensors.parameter[rows].any():
-                return True
-            waiting.extend({int(made) for made in self._flow.producer[rows] if made >= 0} - seen)
-        return False
 
     def preparing(self, starts: list[int], reader: int) -> list[int]:
         """Those of starts that compute with parameters alone, as a mean of weights does, and of
@@ -623,9 +613,10 @@ class Walk:
 
     def _beside(self, start: int) -> list[int]:
         """What begins the walk beside a start, or is nothing that anybody can tell: the first that
-        reads this reads that, too; in an update, any of the next that compute with it.
+        reads this reads that, too; in an update, or among parts, any of the next that compute with
+        it.
         """
-        if self._updating:
+        if self._updating or self._partly:
             readers = self._following(start, None)[:NEAR]
         else:
             reading = (call for call, above in self._above.items() if start in above)

@@ -64,15 +64,12 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
     ]
     groups = [_alike(sketches, SUMMED_DIGITS if dumps else DIGITS) for sketches in held]
     of_norms = kept_names(target, first[0]), kept_names(golden, first[1])
-    partners: list[Names] = []
-    for about, names in groups[0].items():
-        both = names, groups[1].get(about, [])
-        for own in (True, False):  # what a norm keeps begins as its weights do
-            mine, theirs = (
-                [name for name in side if (name in kept) == own]
-                for side, kept in zip(both, of_norms, strict=True)
-            )
-            partners.extend(_of_one_content((mine, theirs), known))
+    contents = [*_of_both(groups, of_norms)]
+    filled = [names for names in contents if all(held[0][name].filled for name in names[0])]
+    others = [names for names in contents if names not in filled]
+    partners = [pair for names in others for pair in _of_one_content(names, known)]
+    for names in filled:
+        partners += _of_one_content(names, known, strictly=True)
     partners.extend(_joined(_without(held, partners), known, SUMMED if dumps else EXACT))
     numbers = [{content.least for content in side.values() if content.filled} for side in held]
     for number in sorted(numbers[0] & numbers[1]):  # zeros are no ones, though trained as these are
@@ -81,7 +78,27 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
             for each, side in zip(known, map(partial(_filled_with, number), held), strict=True)
         ]
         partners.extend(_joined(_without(moved, partners), known, LEARNT))
+    for names in filled:  # by their order those that no gradient tells to be parts of others
+        gone = _settled(partners)
+        rest = [[name for name in names[at] if name not in gone[at]] for at in (0, 1)]
+        partners += _of_one_content((rest[0], rest[1]), known)
     return partners
+
+
+def _of_both(
+    groups: list[dict[tuple[float, ...], list[int]]], of_norms: tuple[set[int], set[int]]
+) -> Iterator[tuple[list[int], list[int]]]:
+    """The names of both sides that are of one content; what a norm keeps begins as its weights do,
+    and is apart.
+    """
+    for about, names in groups[0].items():
+        both = names, groups[1].get(about, [])
+        for own in (True, False):
+            mine, theirs = (
+                [name for name in side if (name in kept) == own]
+                for side, kept in zip(both, of_norms, strict=True)
+            )
+            yield mine, theirs
 
 
 def _filled_with(number: float, held: dict[int, Sketch]) -> dict[int, Sketch]:
@@ -218,16 +235,19 @@ def kept_names(side: Side, first: dict[int, int]) -> set[int]:
     return {name for row, name in names if row > first.get(name, len(tensors))}
 
 
-def _of_one_content(names: tuple[list[int], list[int]], known: list[Known]) -> list[Names]:
+def _of_one_content(
+    names: tuple[list[int], list[int]], known: list[Known], *, strictly: bool = False
+) -> list[Names]:
     """Parameters of one content, as norms and biases begin with, and a copy that is averaged beside
     what is trained: by their first gradients where those agree, then by what the first step leaves,
-    else by the order in which they are read; those that get no gradient apart.
+    else by the order in which they are read; those that get no gradient apart. strictly: those that
+    get gradients by these alone.
     """
     if len(names[0]) == len(names[1]) == 1:
         return [((names[0][0],), (names[1][0],))]
     learnt, states = [each.gradient for each in known], [each.left for each in known]
     partners = _of_one_state(names, learnt, LEARNT)
-    for own in (True, False) if all(learnt) else (False,):
+    for own in (True, False)[strictly:] if all(learnt) else (False,):
         mine, theirs = (
             [name for name in side if (name in some and all(learnt)) == own and name not in gone]
             for side, some, gone in zip(names, learnt, _settled(partners), strict=True)

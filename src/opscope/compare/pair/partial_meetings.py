@@ -13,7 +13,7 @@ import numpy as np
 
 from opscope.compare.pair.crops import cut_tables, shares
 from opscope.compare.pair.meetings import nodes_of, vague
-from opscope.compare.pair.samples import alike_in_part, parts_of, sampled
+from opscope.compare.pair.samples import LEAST, alike_in_part, parts_of, sampled
 from opscope.compare.side.columns import ABSENT
 from opscope.kernels.reference import FEWEST
 from opscope.run.keys import NONE
@@ -59,6 +59,26 @@ def with_parts(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) 
     if not several or FEW * several < min(len(side.first) for side in apart):
         return meetings
     return _meeting(meetings, apart, partner)
+
+
+def partless(
+    pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints], vague: tuple[Bools, Bools]
+) -> tuple[Bools, Bools]:
+    """The rows of either side of which statistics tell nothing, and of those chosen those that meet
+    nothing and of which nobody could tell that they are parts: integers and flags, and what has no
+    sample that tells anything.
+    """
+    known = _all_apart(pairing, meetings, chosen, values=True) or []
+    mine, theirs = (
+        dim | (meetings.unmet(number) & (side.tensors.min_int != ABSENT))
+        for number, (side, dim) in enumerate(
+            zip((pairing.target, pairing.golden), vague, strict=True)
+        )
+    )
+    for side, dim in zip(known, (mine, theirs), strict=False):
+        telling = (~np.isnan(side.sampled.telling)).sum(axis=1) >= LEAST
+        dim[side.rows[~telling[side.node]]] = True
+    return mine, theirs
 
 
 def with_rows(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) -> Meetings:
@@ -122,8 +142,11 @@ def _meeting(meetings: Meetings, apart: list[_Apart], partner: list[Ints]) -> Me
 
 
 def _may_have_one(side: Side, *, values: bool) -> Bools:
+    """Rows of which a sample tells something: not of what is mostly zeros, of which edges of graphs
+    are a part.
+    """
     tensors = side.tensors
     sized = (tensors.size >= FEWEST) & (tensors.size <= MOST)
     known = tensors.kept | tensors.sampled if values else tensors.sampled
     floats: Bools = (tensors.min_int == ABSENT) & known & sized
-    return floats & ~vague(side)
+    return floats & ~vague(side) & (2 * tensors.zero < tensors.size)

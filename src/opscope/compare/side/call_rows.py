@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from opscope.compare.side.columns import Side
 
 
+MOST_ABOVE = 200  # calls that are looked at
+
+
 def rows_of(side: Side, call: int) -> range:
     """All rows of a call."""
     begins = side.tensors.begins
@@ -42,6 +45,26 @@ def given_to(side: Side, call: int) -> list[int]:
 def parameters_of(side: Side, call: int) -> list[int]:
     """The rows of parameters that a call reads."""
     return [row for row in inputs_of(side, call) if side.tensors.parameter[row]]
+
+
+def weighs(side: Side, call: int) -> bool:
+    """Whether a call is a product of what it is given with parameters."""
+    return traits_of(side.operator(call)).contraction and bool(parameters_of(side, call))
+
+
+def comes_of_products(side: Side, producer: Ints, call: int) -> bool:
+    """Whether something that a call reads was computed by a product with parameters. producer: the
+    call that made what each row holds.
+    """
+    waiting, seen = [call], set[int]()
+    while waiting and len(seen) < MOST_ABOVE:
+        rows = inputs_of(side, waiting.pop())
+        above = {int(made) for made in producer[rows] if made >= 0} - seen
+        if any(weighs(side, made) for made in above):
+            return True
+        seen |= above
+        waiting.extend(above)
+    return False
 
 
 def readers_of(side: Side, rows: Sequence[int]) -> list[int]:
