@@ -179,9 +179,10 @@ class Regions:
             return self._by_left_states() or self._by_read_out()
         if parting is None:
             return None
-        inside = all(map(self._inside, (0, 1), parting.start))
-        if parting.sized or inside or not values:
+        if parting.sized or not values:
             return self._in_all_rows(apart, parting)
+        if all(map(self._inside, (0, 1), parting.start)):
+            return parting  # a batch that is packed is so before its first layer
         # To follow back alone: that something is a part of a whole proves no result.
         parts = with_parts(self.pairing, self.meetings, self._leaf)
         if parts is not self.meetings:
