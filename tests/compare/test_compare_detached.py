@@ -16,7 +16,11 @@ from torch import Tensor, nn
 import opscope
 
 WIDE, TURNS, BATCH, CLASSES, STEPS, RATE = 8, 3, 6, 4, 3, 0.1
-WORDS = {"cut": "no gradients flow back through it", "attached": "a detach is missing"}
+WORDS = {
+    "cut": "no gradients flow back through it",
+    "attached": "a detach is missing",
+    "aside": "no gradients flow back through it",
+}
 
 
 def begun() -> list[Tensor]:
@@ -47,7 +51,8 @@ class Original(nn.Module):
         best = logits.softmax(1).amax(1)
         sure = best.detach()  # golden: attached
         each = F.cross_entropy(logits, y, reduction="none")
-        return (each * sure).mean() - 0.1 * best.mean()
+        aside = logits.square().mean()  # golden: aside
+        return (each * sure).mean() - 0.1 * best.mean() + 0.1 * aside
 
 
 def original(_: str) -> None:
@@ -78,7 +83,10 @@ class Ported(nn.Module):
         sure = best if self.fault == "attached" else best.detach()  # target: attached
         if self.fault == "scaled":  # and detached before it is computed, not behind
             sure = told.detach().exp().amax(1) * 1.1
-        return -(told.gather(1, y[:, None])[:, 0] * sure).mean() - 0.1 * best.mean()
+        whole = logits.detach() if self.fault == "aside" else logits  # target: aside
+        told.detach().mean().item()  # to be looked at alone
+        each = -told.gather(1, y[:, None])[:, 0]
+        return (each * sure).mean() - 0.1 * best.mean() + 0.1 * (whole * whole).mean()
 
 
 def ported(fault: str) -> None:

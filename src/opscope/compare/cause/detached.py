@@ -11,6 +11,7 @@ import numpy as np
 
 from opscope.compare.cause.gradient_paths import CUTS, MISSES, Path, calls_at, with_gradients
 from opscope.compare.pair.parameters import learnt_names
+from opscope.compare.side.call_rows import outputs_of
 from opscope.compare.side.records import Cells
 from opscope.operators.catalogue import family
 
@@ -75,19 +76,26 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     read = [_read_on(pairing, number, place) for number in (0, 1)]
-    alone = [_read_alone(pairing, meetings, number, read) for number in (0, 1)]
+    alone = [
+        rows[_feeding(side, flow.producer, place)[side.tensors.call[rows]]]
+        for side, flow, rows in zip(
+            sides,
+            flows,
+            (_read_alone(pairing, meetings, number, read) for number in (0, 1)),
+            strict=True,
+        )
+    ]
     if all(map(len, alone)):
         return None
     for number, words in ((0, CUTS), (1, MISSES)):
         whole, state = read[1 - number][0], flows[1 - number].state
-        feeding = _feeding(sides[number], flows[number].producer, place)
-        reading = feeding[sides[number].tensors.call[alone[number]]]
-        for row in alone[number][reading].tolist():
+        for row in alone[number].tolist():
             met = int(meetings.partner[number][row])
             too = whole[state[whole] == state[met]]
             if meetings.unmet(number)[row] or met < 0 or not len(too):
                 continue
-            reader = _read_alike(sides, number, int(sides[number].tensors.call[row]), too)
+            call = int(sides[number].tensors.call[row])
+            reader = _read_alike(pairing, meetings, number, call, too)
             own = _detaching(sides[number], flows[number].state, row)
             made = int(flows[number].producer[row]), int(flows[1 - number].producer[too[0]])
             if number == 0:
@@ -96,14 +104,20 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
     return None
 
 
-def _read_alike(sides: tuple[Side, Side], number: int, call: int, rows: Ints) -> int:
-    """Of the other side's calls that read some rows the first of the operator that a side's call is
-    of, or the first of all.
+def _read_alike(pairing: Pairing, meetings: Meetings, number: int, call: int, rows: Ints) -> int:
+    """Of the other side's calls that read some rows the first that makes what a side's call does,
+    else the first of its operator, or of all.
     """
-    readers = sides[1 - number].tensors.call[rows].tolist()
-    own = family(sides[number].operator(call))
-    alike = (one for one in readers if family(sides[1 - number].operator(one)) == own)
-    return int(next(alike, readers[0]))
+    side, other = (pairing.target, pairing.golden)[:: -1 if number else 1]
+    readers = other.tensors.call[rows].tolist()
+    made = [row for row in outputs_of(side, call) if not meetings.unmet(number)[row]]
+    met = meetings.partner[number][made]
+    state = pairing.flows[1 - number].state
+    same = np.isin(state, state[met[met >= 0]]) & other.tensors.output
+    alike = [one for one in readers if same[outputs_of(other, one)].any()]
+    own = family(side.operator(call))
+    alike += [one for one in readers if family(other.operator(one)) == own]
+    return int([*alike, *readers][0])
 
 
 def _feeding(side: Side, producer: Ints, place: tuple[int, int]) -> Bools:

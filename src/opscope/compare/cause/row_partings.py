@@ -57,6 +57,9 @@ def parts_in_all_rows(
     if min(later.start) < 0 or side.calls.phase[start] != side.calls.phase[0]:
         return False
     reads = bool(rows[inputs_of(side, start)].any())  # else it may be of labels
+    before = all(map(int.__lt__, later.start, first.start))
+    if before and not later.heals and one_family(pairing, *later.start):
+        return True  # what the first reads agrees whole, but is nothing that computes from these
     products, between = _above(pairing, marks, start if reads else _first_result(side, apart))
     products = [call for call in products if call > first.start[0]]
     if not products:
@@ -64,27 +67,11 @@ def parts_in_all_rows(
     # what the other side does not compute by itself agrees with nothing, right or wrong
     alike = not computes_nothing(side.operator(start)) and one_family(pairing, *later.start)
     if reads and alike and all(_keeps_rows(side, call) for call in (start, *between)):
-        return not _agrees_behind(pairing, rows, start)
+        return True
     gradients = [row for call in products for row in _gradients(side, call)]
     if not gradients or not unmet[gradients].all():
         return False
     return not any(_in_common(pairing, meetings, call) for call in products)
-
-
-def _agrees_behind(pairing: Pairing, rows: Bools, start: int) -> bool:
-    """Whether rows of anything agree again that the target's forward pass computes from a call."""
-    side, producer = pairing.target, pairing.flows[0].producer
-    begin, end = np.searchsorted(side.tensors.call, [start, len(side.calls)]).tolist()
-    reached, (step, phase) = {start}, (side.calls.step[start], side.calls.phase[start])
-    for row in range(begin, end):
-        call = int(side.tensors.call[row])
-        if side.calls.step[call] != step or side.calls.phase[call] != phase:
-            break
-        if side.tensors.output[row] and call in reached and rows[row]:
-            return True
-        if int(producer[row]) in reached:
-            reached.add(call)
-    return False
 
 
 def _in_common(pairing: Pairing, meetings: Meetings, call: int) -> bool:

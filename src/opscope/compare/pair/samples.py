@@ -32,7 +32,6 @@ NEAR = 2e-6  # of itself, within which an element of two tensors is one
 # different ones: of few, as degrees are, two tensors have the same by chance
 SPREAD = 2.0
 LEAST = 3  # of a sample that a part and its whole have in common
-MOST_HELD = 6  # of a sample: as many are in a whole, or nearer ones, though padding be others
 ROUNDED = 1e-5  # of itself, within which an element is one that was computed otherwise
 
 
@@ -81,10 +80,8 @@ def borne_out(side: Side, other: Side, found: list[Cut]) -> list[Cut]:
         for at, run in enumerate((side, other))
     )
     unknown = np.isnan(parts).all(axis=1) | np.isnan(wholes).all(axis=1)
-    same = _are_same(parts, wholes, ROUNDED)
-    held = same | (_distances(wholes) <= _distances(parts) + NEAR)
-    borne = (same.sum(axis=1) >= LEAST) & (held.sum(axis=1) >= MOST_HELD)
-    return [found[at] for at in np.flatnonzero(unknown | borne).tolist()]
+    same = _count_same(parts, wholes, ROUNDED)
+    return [found[at] for at in np.flatnonzero(unknown | (same >= LEAST)).tolist()]
 
 
 def alike_in_part(
@@ -133,13 +130,12 @@ def in_common(mine: tuple[Side, Ints], theirs: tuple[Side, Ints]) -> Ints:
     """How many elements of its recorded sample each row of one side has in common with the other
     side's row in its place.
     """
-    count: Ints = _are_same(samples_of(*mine), samples_of(*theirs), NEAR).sum(axis=1)
-    return count
+    return _count_same(samples_of(*mine), samples_of(*theirs), NEAR)
 
 
-def _are_same(own: Floats, others: Floats, near: float) -> Bools:
-    """Which elements of each sample are, as near as this, those of the other in its place."""
-    same: Bools = np.abs(own - others) <= near * np.abs(own)
+def _count_same(own: Floats, others: Floats, near: float) -> Ints:
+    """How many elements of each sample are, as near as this, those of the other in its place."""
+    same: Ints = (np.abs(own - others) <= near * np.abs(own)).sum(axis=1)
     return same
 
 
