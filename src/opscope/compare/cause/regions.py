@@ -91,8 +91,9 @@ class Regions:
         self.nothing = False  # whether the two show nothing that could be compared
         self._sides = (pairing.target, pairing.golden)
         self.meetings: Meetings = eased(self._sides, meet(pairing, self._leaf))
-        self.unmet = self.meetings.unmet(0), self.meetings.unmet(1)
-        self._parts = tuple(map(np.zeros_like, self.unmet))
+        self._whole = self.meetings
+        self.unmet = self._whole.unmet(0), self._whole.unmet(1)
+        self._loose = tuple(map(np.zeros_like, self.unmet))
         self._same = same_elements(*self._sides), same_elements(*self._sides[::-1])
         self._finer = finer(self._sides)
         silent = telling_nothing(self._sides)
@@ -197,11 +198,9 @@ class Regions:
         """Where what is apart begins to be so, if what meets in part counts as meeting; None where
         nothing does.
         """
-        whole = self.meetings
-        if parts is whole:
+        if parts is self._whole:
             return None
         self.meetings, self.unmet = parts, (parts.unmet(0), parts.unmet(1))
-        self._parts = whole.unmet(0) & ~self.unmet[0], whole.unmet(1) & ~self.unmet[1]
         return self._followed_back(apart)
 
     def _in_all_rows(self, apart: list[Apart], parting: Parting) -> Parting:
@@ -210,12 +209,15 @@ class Regions:
         """
         if parting.stage != FORWARD:
             return parting
-        known = self.meetings, self.unmet, self._parts
-        later = self._meeting_in(with_rows(self.pairing, self.meetings, self._leaf), apart)
-        found = self.meetings, self._parts[0]
+        known = self.meetings, self.unmet, self._loose
+        rows = with_rows(self.pairing, self.meetings, self._leaf)
+        mine, theirs = (self.unmet[number] & ~rows.unmet(number) for number in (0, 1))
+        self._loose = mine, theirs
+        later = self._meeting_in(rows, apart)
+        found = self.meetings, mine
         if later and parts_in_all_rows(self.pairing, found, (parting, later), apart):
             return later
-        self.meetings, self.unmet, self._parts = known
+        self.meetings, self.unmet, self._loose = known
         return parting
 
     def _followed_back(self, apart: list[Apart]) -> Parting | None:
@@ -639,9 +641,10 @@ class Regions:
         flags[0][list(ends)] = True
         mirrored = self._results.turned(number, self._finer)
         loose = (side.tensors.size < LEAST) & (self.meetings.error[number] > CLOSE)
-        loose |= self._parts[number]
+        loose |= self._loose[number]
         agreeing = (~self.unmet[number] & ~loose) | mirrored
-        scattered, parts = among_zeros(self._sides, self.meetings, number), self._parts[number]
-        marks = Marks(*flags, agreeing, self._same[number], scattered, bool(parts.any()))
+        scattered = among_zeros(self._sides, self.meetings, number)
+        partly = self.meetings is not self._whole
+        marks = Marks(*flags, agreeing, self._same[number], scattered, partly)
         updating = stage == PARAMETER
         return Walk(self.pairing, number, marks, list(ends), backward=backward, updating=updating)
