@@ -87,6 +87,7 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
     ]
     if all(map(len, alone)):
         return None
+    back = [with_gradients(side) for side in sides]
     for number, words in ((0, CUTS), (1, MISSES)):
         whole, state = read[1 - number][0], flows[1 - number].state
         for row in alone[number].tolist():
@@ -95,8 +96,17 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
             if meetings.unmet(number)[row] or met < 0 or not len(too):
                 continue
             call = int(sides[number].tensors.call[row])
-            reader = _read_alike(pairing, meetings, number, call, too)
+            same = _making_the_same(pairing, meetings, number, call, too)
             own = _detaching(sides[number], flows[number].state, row)
+            kept = state[read[1 - number][1]]
+            goes_on = any(
+                back[1 - number][one]
+                and not np.isin(state[outputs_of(sides[1 - number], one)], kept).any()
+                for one in same
+            )
+            if not back[number][call] and (own == call or not goes_on):
+                continue  # one may compute its gradients itself, or detach behind an activation
+            reader = [*same, *_of_one_operator(sides, number, call, too)][0]
             made = int(flows[number].producer[row]), int(flows[1 - number].producer[too[0]])
             if number == 0:
                 return Path(own, reader, words, made)
@@ -104,20 +114,25 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
     return None
 
 
-def _read_alike(pairing: Pairing, meetings: Meetings, number: int, call: int, rows: Ints) -> int:
-    """Of the other side's calls that read some rows the first that makes what a side's call does,
-    else the first of its operator, or of all.
-    """
+def _making_the_same(
+    pairing: Pairing, meetings: Meetings, number: int, call: int, rows: Ints
+) -> list[int]:
+    """Of the other side's calls that read some rows those that make what a side's call does."""
     side, other = (pairing.target, pairing.golden)[:: -1 if number else 1]
-    readers = other.tensors.call[rows].tolist()
     made = [row for row in outputs_of(side, call) if not meetings.unmet(number)[row]]
     met = meetings.partner[number][made]
     state = pairing.flows[1 - number].state
     same = np.isin(state, state[met[met >= 0]]) & other.tensors.output
-    alike = [one for one in readers if same[outputs_of(other, one)].any()]
+    readers = other.tensors.call[rows].tolist()
+    return [one for one in readers if same[outputs_of(other, one)].any()]
+
+
+def _of_one_operator(sides: tuple[Side, Side], number: int, call: int, rows: Ints) -> list[int]:
+    """The other side's calls that read some rows, those first that are of a call's operator."""
+    side, other = sides[:: -1 if number else 1]
     own = family(side.operator(call))
-    alike += [one for one in readers if family(other.operator(one)) == own]
-    return int([*alike, *readers][0])
+    readers = other.tensors.call[rows].tolist()
+    return sorted(readers, key=lambda one: family(other.operator(one)) != own)
 
 
 def _feeding(side: Side, producer: Ints, place: tuple[int, int]) -> Bools:
