@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import opscope
 
-WORDS, WIDE, INNER, STEPS = 20, 12, 16, 2
+WORDS, WIDE, INNER, STEPS = 20, 12, 16, 6
 LENGTHS = (7, 5, 6)
 LONG = 100  # times these, of which statistics hold no samples
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 MOST = 1 << 17  # elements: of more, some are as near by chance
 FEW = 200  # tensors that are apart for one that is a part, as what a maximum chooses is by chance
+LEAST_WHOLES = 8  # of a batch that is packed there are more: fewer are what one side chooses
 MOST_ROWS = 1 << 17  # whose recorded samples are looked at
 PAGE, MOST_READ = 1 << 12, 1 << 26  # elements that a tensor counts at least; that are read in all
 
@@ -56,7 +57,7 @@ def with_parts(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) 
         parts, wholes = parts_of(apart[number].sampled, apart[1 - number].sampled)
         partner[number][parts], partner[1 - number][wholes] = wholes, parts
         several += len(np.unique(wholes))
-    if not several or FEW * several < min(len(side.first) for side in apart):
+    if several < LEAST_WHOLES or FEW * several < min(len(side.first) for side in apart):
         return meetings
     return _meeting(meetings, apart, partner)
 
