@@ -6,6 +6,7 @@ rows that are put into the places of experts, or looked up.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -112,28 +113,33 @@ def scaled(fault: str) -> None:
 # Experts that are given their rows by products with places, beside some that look them up
 
 
-def looked_up(_: str) -> None:
+def with_experts(made_of: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]) -> None:
+    """A training of experts, of whose rows a function makes something: of the rows, the share of
+    the expert of each, which that is, and the experts' weights.
+    """
     router, into = (each.requires_grad_() for each in begun((WIDE, EXPERTS), (EXPERTS, WIDE, WIDE)))
     adam = torch.optim.Adam([router, into], lr=RATE)
     for x, y in fitted(53, steps=STEPS, rows=TOKENS, wide=WIDE, out=WIDE):
-        shares = (x @ router).softmax(-1)
-        best, chosen = shares.max(-1)
-        made = torch.zeros_like(x)
-        for expert in range(EXPERTS):
-            rows = (chosen == expert).nonzero()[:PLACES, 0]  # golden: places
-            made = made.index_add(0, rows, (x[rows] @ into[expert]).tanh() * best[rows, None])
-        loss = F.mse_loss(made, y)
+        best, chosen = (x @ router).softmax(-1).max(-1)
+        loss = F.mse_loss(made_of(x, best, chosen, into), y)
         adam.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
         adam.step()
 
 
+def looked_up(_: str) -> None:
+    def made_of(x: Tensor, best: Tensor, chosen: Tensor, into: Tensor) -> Tensor:
+        made = torch.zeros_like(x)
+        for expert in range(EXPERTS):
+            rows = (chosen == expert).nonzero()[:PLACES, 0]  # golden: places
+            made = made.index_add(0, rows, (x[rows] @ into[expert]).tanh() * best[rows, None])
+        return made
+
+    with_experts(made_of)
+
+
 def put_into_places(fault: str) -> None:
-    router, into = (each.requires_grad_() for each in begun((WIDE, EXPERTS), (EXPERTS, WIDE, WIDE)))
-    adam = torch.optim.Adam([router, into], lr=RATE)
-    for x, y in fitted(53, steps=STEPS, rows=TOKENS, wide=WIDE, out=WIDE):
-        shares = (x @ router).softmax(-1)
-        best, chosen = shares.max(-1)
+    def made_of(x: Tensor, best: Tensor, chosen: Tensor, into: Tensor) -> Tensor:
         mask = F.one_hot(chosen, EXPERTS).float()
         place = (mask.cumsum(0) - mask).mul(mask).sum(-1).long()
         if fault == "places":
@@ -142,11 +148,9 @@ def put_into_places(fault: str) -> None:
         places = F.one_hot(place.clamp(max=PLACES - 1), PLACES).float()  # target: places
         combine = torch.einsum("t,te,tp->tep", best, kept, places)
         given = torch.einsum("tep,tw->epw", (combine > 0).float(), x)
-        made = torch.einsum("tep,epw->tw", combine, torch.bmm(given, into).tanh())
-        loss = F.mse_loss(made, y)
-        adam.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        adam.step()
+        return torch.einsum("tep,epw->tw", combine, torch.bmm(given, into).tanh())
+
+    with_experts(made_of)
 
 
 PAIRS = {

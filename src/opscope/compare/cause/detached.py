@@ -76,15 +76,7 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
     """
     sides, flows = (pairing.target, pairing.golden), pairing.flows
     read = [_read_on(pairing, number, place) for number in (0, 1)]
-    alone = [
-        rows[_feeding(side, flow.producer, place)[side.tensors.call[rows]]]
-        for side, flow, rows in zip(
-            sides,
-            flows,
-            (_read_alone(pairing, meetings, number, read) for number in (0, 1)),
-            strict=True,
-        )
-    ]
+    alone = [_read_alone(pairing, meetings, number, place, read) for number in (0, 1)]
     if all(map(len, alone)):
         return None
     back = [with_gradients(side) for side in sides]
@@ -96,7 +88,8 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
             if meetings.unmet(number)[row] or met < 0 or not len(too):
                 continue
             call = int(sides[number].tensors.call[row])
-            same = _making_the_same(pairing, meetings, number, call, too)
+            readers = sides[1 - number].tensors.call[too].tolist()
+            same = _making_the_same(pairing, meetings, number, call, readers)
             own = _detaching(sides[number], flows[number].state, row)
             kept = state[read[1 - number][1]]
             goes_on = any(
@@ -106,7 +99,9 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
             )
             if not back[number][call] and (own == call or not goes_on):
                 continue  # one may compute its gradients itself, or detach behind an activation
-            reader = [*same, *_of_one_operator(sides, number, call, too)][0]
+            word = family(sides[number].operator(call))
+            alike = [one for one in readers if family(sides[1 - number].operator(one)) == word]
+            reader = [*same, *alike, *readers][0]
             made = int(flows[number].producer[row]), int(flows[1 - number].producer[too[0]])
             if number == 0:
                 return Path(own, reader, words, made)
@@ -115,24 +110,15 @@ def _cut_off(pairing: Pairing, meetings: Meetings, place: tuple[int, int]) -> Pa
 
 
 def _making_the_same(
-    pairing: Pairing, meetings: Meetings, number: int, call: int, rows: Ints
+    pairing: Pairing, meetings: Meetings, number: int, call: int, readers: list[int]
 ) -> list[int]:
-    """Of the other side's calls that read some rows those that make what a side's call does."""
+    """Of some calls of the other side those that make what a side's call does."""
     side, other = (pairing.target, pairing.golden)[:: -1 if number else 1]
     made = [row for row in outputs_of(side, call) if not meetings.unmet(number)[row]]
     met = meetings.partner[number][made]
     state = pairing.flows[1 - number].state
     same = np.isin(state, state[met[met >= 0]]) & other.tensors.output
-    readers = other.tensors.call[rows].tolist()
     return [one for one in readers if same[outputs_of(other, one)].any()]
-
-
-def _of_one_operator(sides: tuple[Side, Side], number: int, call: int, rows: Ints) -> list[int]:
-    """The other side's calls that read some rows, those first that are of a call's operator."""
-    side, other = sides[:: -1 if number else 1]
-    own = family(side.operator(call))
-    readers = other.tensors.call[rows].tolist()
-    return sorted(readers, key=lambda one: family(other.operator(one)) != own)
 
 
 def _feeding(side: Side, producer: Ints, place: tuple[int, int]) -> Bools:
@@ -153,16 +139,26 @@ def _feeding(side: Side, producer: Ints, place: tuple[int, int]) -> Bools:
 
 
 def _read_alone(
-    pairing: Pairing, meetings: Meetings, number: int, read: list[tuple[Ints, Ints]]
+    pairing: Pairing,
+    meetings: Meetings,
+    number: int,
+    place: tuple[int, int],
+    read: list[tuple[Ints, Ints]],
 ) -> Ints:
-    """The rows in which a side reads as detached what the other does not read so."""
+    """The rows in which a side reads as detached what the other does not read so, for what needs
+    gradients.
+    """
     rows, others = read[number][1], read[1 - number][1]
     state = pairing.flows[1 - number].state
     partner = meetings.partner[number][rows]
     met = ~meetings.unmet(number)[rows] & (partner >= 0)
     too = met & np.isin(state[np.maximum(partner, 0)], state[others])
     alone: Ints = rows[~too]
-    return alone
+    if not len(alone):
+        return alone
+    side = (pairing.target, pairing.golden)[number]
+    feeding = _feeding(side, pairing.flows[number].producer, place)
+    return alone[feeding[side.tensors.call[alone]]]
 
 
 def _read_on(pairing: Pairing, number: int, place: tuple[int, int]) -> tuple[Ints, Ints]:

@@ -53,7 +53,7 @@ from opscope.compare.pair.meetings import (
     vague,
 )
 from opscope.compare.pair.parameters import first_read, same_parameters
-from opscope.compare.pair.partial_meetings import partless, with_parts, with_rows
+from opscope.compare.pair.partial_meetings import with_parts, with_rows
 from opscope.compare.side.call_rows import (
     all_made,
     comes_of_products,
@@ -185,9 +185,7 @@ class Regions:
         if all(map(self._inside, (0, 1), parting.start)):
             return parting  # a batch that is packed is so before its first layer
         # To follow back alone: that something is a part of a whole proves no result.
-        parts = with_parts(self.pairing, self.meetings, self._leaf)
-        if parts is not self.meetings:
-            self._vague = partless(self.pairing, parts, self._leaf, self._vague)
+        parts, self._vague = with_parts(self.pairing, self.meetings, self._leaf, self._vague)
         return self._meeting_in(parts, apart) or parting
 
     def _inside(self, number: int, call: int) -> bool:

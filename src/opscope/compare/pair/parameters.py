@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from functools import partial
+from itertools import compress
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -65,11 +66,12 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
     groups = [_alike(sketches, SUMMED_DIGITS if dumps else DIGITS) for sketches in held]
     of_norms = kept_names(target, first[0]), kept_names(golden, first[1])
     contents = [*_of_both(groups, of_norms)]
-    filled = [names for names in contents if all(held[0][name].filled for name in names[0])]
-    others = [names for names in contents if names not in filled]
-    partners = [pair for names in others for pair in _of_one_content(names, known)]
-    for names in filled:
-        partners += _of_one_content(names, known, strictly=True)
+    filled = [all(held[0][name].filled for name in names[0]) for names in contents]
+    partners = [
+        pair
+        for names, one in zip(contents, filled, strict=True)
+        for pair in _of_one_content(names, known, strictly=one)
+    ]
     partners.extend(_joined(_without(held, partners), known, SUMMED if dumps else EXACT))
     numbers = [{content.least for content in side.values() if content.filled} for side in held]
     for number in sorted(numbers[0] & numbers[1]):  # zeros are no ones, though trained as these are
@@ -78,7 +80,9 @@ def same_parameters(target: Side, golden: Side) -> list[Names]:
             for each, side in zip(known, map(partial(_filled_with, number), held), strict=True)
         ]
         partners.extend(_joined(_without(moved, partners), known, LEARNT))
-    for names in filled:  # by their order those that no gradient tells to be parts of others
+    for names in compress(
+        contents, filled
+    ):  # by their order those that no gradient tells to be parts of others
         gone = _settled(partners)
         rest = [[name for name in names[at] if name not in gone[at]] for at in (0, 1)]
         partners += _of_one_content((rest[0], rest[1]), known)

@@ -43,14 +43,19 @@ class _Apart(NamedTuple):
     sampled: Sampled
 
 
-def with_parts(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) -> Meetings:
+def with_parts(
+    pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints], vague: tuple[Bools, Bools]
+) -> tuple[Meetings, tuple[Bools, Bools]]:
     """Meetings in which what meets nothing, but is a part of something of the other side that meets
-    nothing, or has such a part, meets that; of the rows that were chosen, whose values are kept.
-    The same meetings where these are few: they do not show a batch that is cut or packed otherwise.
+    nothing, or has such a part, meets that; of the rows that were chosen, whose values are kept, or
+    a sample. With them the rows of either side of which statistics tell nothing, and of the others
+    those of which nobody could tell that they are parts: integers and flags, and what has no sample
+    that tells anything. The same of both where parts are few: they do not show a batch that is cut
+    or packed otherwise.
     """
     apart = _all_apart(pairing, meetings, chosen, values=True)
     if apart is None:
-        return meetings
+        return meetings, vague
     partner = [np.full(len(side.first), NONE) for side in apart]
     several = 0
     for number in (0, 1):
@@ -58,28 +63,20 @@ def with_parts(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) 
         partner[number][parts], partner[1 - number][wholes] = wholes, parts
         several += len(np.unique(wholes))
     if several < LEAST_WHOLES or FEW * several < min(len(side.first) for side in apart):
-        return meetings
-    return _meeting(meetings, apart, partner)
-
-
-def partless(
-    pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints], vague: tuple[Bools, Bools]
-) -> tuple[Bools, Bools]:
-    """The rows of either side of which statistics tell nothing, and of those chosen those that meet
-    nothing and of which nobody could tell that they are parts: integers and flags, and what has no
-    sample that tells anything.
-    """
-    known = _all_apart(pairing, meetings, chosen, values=True) or []
+        return meetings, vague
     mine, theirs = (
-        dim | (meetings.unmet(number) & (side.tensors.min_int != ABSENT))
-        for number, (side, dim) in enumerate(
-            zip((pairing.target, pairing.golden), vague, strict=True)
-        )
+        vague[number] | _partless(side, meetings.unmet(number), apart[number])
+        for number, side in enumerate((pairing.target, pairing.golden))
     )
-    for side, dim in zip(known, (mine, theirs), strict=False):
-        telling = (~np.isnan(side.sampled.telling)).sum(axis=1) >= LEAST
-        dim[side.rows[~telling[side.node]]] = True
-    return mine, theirs
+    return _meeting(meetings, apart, partner), (mine, theirs)
+
+
+def _partless(side: Side, unmet: Bools, apart: _Apart) -> Bools:
+    """The rows that meet nothing and of which nobody could tell that they are parts."""
+    silent: Bools = unmet & (side.tensors.min_int != ABSENT)
+    telling = (~np.isnan(apart.sampled.telling)).sum(axis=1) >= LEAST
+    silent[apart.rows[~telling[apart.node]]] = True
+    return silent
 
 
 def with_rows(pairing: Pairing, meetings: Meetings, chosen: tuple[Ints, Ints]) -> Meetings:
